@@ -7,7 +7,6 @@ a coefficient of 0. Everything else is learned as always, the length and the sou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -71,16 +70,13 @@ def learn_from(arrays: RerankArrays, included: Included) -> LearnedPersonal:
     return fits.learn(included.sources)
 
 
-@dataclass(frozen=True)
 class _NoItemUnits(PersonalUnits):
     """Units whose item features are 0."""
 
     @cached_property
     def _tables(self) -> Floats:
-        return np.zeros_like(self.shared.tables(self._items[0]))
+        return np.zeros_like(self.shared.tables(self._items))
 
 
 class _NoItemFits(PersonalFits):
-    def units(self, sources: int) -> PersonalUnits:
-        units = super().units(sources)
-        return _NoItemUnits(**{own.name: getattr(units, own.name) for own in fields(PersonalUnits)})
+    kind = _NoItemUnits

@@ -461,7 +461,7 @@ def test_a_trend_that_does_not_converge_changes_nothing(monkeypatch, drifted):
 
 def test_a_scale_that_does_not_converge_is_not_chosen(monkeypatch):
     """Neither of the other two scales is clearly better than the other."""
-    fit_really = bias_fit.Trend.on
+    fit_really = bias_fit.fit_trend
 
     def fit_on(sample, scale, step):
         trend = fit_really(sample, scale, step)
@@ -470,5 +470,5 @@ def test_a_scale_that_does_not_converge_is_not_chosen(monkeypatch):
 
     data = generate_drift(n_users=1_000, n_items=120, n_listed=20, drift=1.0, seed=3)
     assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "log"
-    monkeypatch.setattr(bias_fit.Trend, "on", staticmethod(fit_on))
+    monkeypatch.setattr(bias_fit, "fit_trend", fit_on)
     assert DEFAULT.fit(data.recs(), data.recent_events()).scale == "additive"

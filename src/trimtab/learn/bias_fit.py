@@ -37,7 +37,7 @@ from trimtab.learn.choice_model import (
     Scale,
     Subset,
     coefficient_errors,
-    fit_coefficients,
+    fit_folds,
     scales_to_try,
 )
 from trimtab.learn.counted import Counted, Counts, count_top_k, sum_parts
@@ -156,7 +156,7 @@ def choose_trend(
         scales: to choose from.
         step: called after each fit.
     """
-    trends = [_fit_trend(engine_scores, scale, step) for scale in scales]
+    trends = [fit_trend(engine_scores, scale, step) for scale in scales]
     best, most, before = trends[0], 0.0, None
     for trend in trends if len(trends) > 1 else []:
         if not trend.converged:
@@ -171,15 +171,12 @@ def choose_trend(
     return best
 
 
-def _fit_trend(engine_scores: LevelUnits, scale: Scale, step: Callable[[], None]) -> Trend:
+def fit_trend(engine_scores: LevelUnits, scale: Scale, step: Callable[[], None]) -> Trend:
     """Fit the trend on a scale, from units with the engine's scores as they are."""
     sample = engine_scores.on_scale(scale)
-    fits: list[Fit] = []
-    for subset in (Subset(), *map(Subset, range(sample.shared.n_folds))):
-        start = fits[0].coefficients if fits else None
-        fits.append(Fit(subset, fit_coefficients(sample.choices(subset), start)))
-        step()
-    return Trend(scale, sample, fits[0], fits[1:])
+    whole, *folds = fit_folds(sample, sample.shared.n_folds, step)
+    fits = [Fit(Subset(fold), found) for fold, found in enumerate(folds)]
+    return Trend(scale, sample, Fit(Subset(), whole), fits)
 
 
 class LevelFits:

@@ -269,20 +269,80 @@ class Fit(NamedTuple):
 Kept = Mapping[str, float]  # how far each level is carried
 
 
-class LevelUnits:
-    """Some or all of the units with hits.
+class ChoiceUnits:
+    """Units with hits, and what the choice model explains these by.
 
     Args:
-        data: with lists on the scale that biases are added on.
+        data: with lists on the scale that biases are added on, or as the choice model takes them.
         shared: what all units share.
+        mean_to_gain: what counts as 1 of the most that a unit's hits can add to the metric; the
+            mean of these units if None.
+        terms: further features, by [entry, feature].
     """
 
-    def __init__(self, data: HitLists, shared: Shared) -> None:
-        self.data, self.shared = data, shared
+    def __init__(
+        self, data: HitLists, shared: Shared, mean_to_gain: float | None = None,
+        terms: Floats | None = None,
+    ) -> None:  # fmt: skip
+        self.data, self.shared, self.terms = data, shared, terms
         self.fold = shared.folds_of(data.windows, data.hashes)
-        self.to_gain = data.most_to_gain(shared.k, shared.metric) / shared.sizes.mean_to_gain
+        to_gain = data.most_to_gain(shared.k, shared.metric)
+        self.to_gain = to_gain / (mean_to_gain or max(float(to_gain.mean()), 1e-300))
         # Features are computed for the items on these lists only, which get numbers of their own.
         self._items, self._local = number_items(data.lists.items, shared.n_items)
+
+    @property
+    def model(self) -> HitLists:
+        """The lists with the scores that the choice model uses."""
+        return self.data
+
+    @cached_property
+    def _tables(self) -> Floats:
+        return self.shared.tables(self._items)
+
+    def choices(self, subset: Subset) -> Choices:
+        """What the choice model explains: the purchases of the units of a fit."""
+        data = self.model._replace(lists=self.model.lists._replace(items=self._local))
+        tables = self._table_of(subset), self._tables
+        return Choices(data, self._weights(subset), *tables, self.terms)
+
+    def _weights(self, subset: Subset) -> Floats:
+        """How much each unit counts in a fit; 0 for those that it leaves out."""
+        weights: Floats = self.to_gain
+        if subset.before is not None:
+            weights = weights * (self.data.windows < subset.before)
+        elif subset.left_out is not None:
+            weights = weights * (self.fold != subset.left_out)
+        return weights
+
+    def _table_of(self, subset: Subset) -> Ints:
+        """The feature table of each unit."""
+        return self.shared.table_of(self.data.windows, self.fold, subset.left_out)
+
+
+def fit_folds(
+    units: ChoiceUnits, n_folds: int, step: Callable[[], None] = lambda: None
+) -> list[Coefficients]:
+    """Coefficients of all units, and then without each fold.
+
+    Args:
+        units: to fit on.
+        n_folds: number of parts that are held out in turn.
+        step: called after each fit.
+    """
+    found: list[Coefficients] = []
+    for left_out in (None, *range(n_folds)):
+        start = found[0] if found else None
+        found.append(fit_coefficients(units.choices(Subset(left_out)), start))
+        step()
+    return found
+
+
+class LevelUnits(ChoiceUnits):
+    """Some or all of the units with hits, on a scale that biases are added on."""
+
+    def __init__(self, data: HitLists, shared: Shared) -> None:
+        super().__init__(data, shared, shared.sizes.mean_to_gain)
 
     @cached_property
     def model(self) -> HitLists:
@@ -290,10 +350,6 @@ class LevelUnits:
         lists = self.data.lists
         taken = model_scores(lists, self.shared.scale, self.shared.score_unit, self.shared.k)
         return self.data._replace(lists=lists._replace(scores=taken))
-
-    @cached_property
-    def _tables(self) -> Floats:
-        return self.shared.tables(self._items)
 
     def on_scale(self, scale: Scale) -> LevelUnits:
         """These units on another scale; they must have the engine's scores as they are."""
@@ -309,26 +365,6 @@ class LevelUnits:
         salt = self.shared.seed if purpose == "trend" else -1
         chosen = hash_units(self.data.hashes, self.data.windows, salt + 2) < share
         return LevelUnits(self.data.take(np.flatnonzero(chosen)), self.shared)
-
-    def choices(self, subset: Subset) -> Choices:
-        """What the choice model explains: the purchases of the units of a fit."""
-        data = self.model._replace(lists=self.model.lists._replace(items=self._local))
-        return Choices(data, self._weights(subset), self._table_of(subset), self._tables)
-
-    def _weights(self, subset: Subset) -> Floats:
-        """How much each unit counts in a fit; 0 for those that it leaves out."""
-        weights: Floats = self.to_gain
-        if subset.before is not None:
-            weights = weights * (self.data.windows < subset.before)
-        elif subset.left_out is not None:
-            weights = weights * (self.fold != subset.left_out)
-        return weights
-
-    def _table_of(self, subset: Subset) -> Ints:
-        """The feature table of each unit."""
-        return self.shared.table_of(self.data.windows, self.fold, subset.left_out)
-
-    # Levels
 
     def effects(self, level: str, fit: Fit, kept: dict[str, float]) -> Effects:
         """The effects of categories ("category") or items ("own") beyond the kept levels."""

@@ -89,24 +89,8 @@ class Reading(NamedTuple):
     timed: bool  # whether the times of purchases are needed: they are known in the history, too
     labels: dict[str, str]  # windows of tables of lists that have one each; empty: as in `recs`
 
-    @staticmethod
-    def of(
-        columns: Mapping[str, Collection[str]], unlisted: str, duplicates: str,
-        labels: dict[str, str] | None = None,
-    ) -> Reading:  # fmt: skip
-        """Return how tables with these columns are read."""
-        require_choice("duplicates", duplicates, DUPLICATES)
-        if not labels:
-            require_windows_in_all({name: columns[name] for name in ("recs", "recent")})
-        timed = all(TIMESTAMP in columns.get(name, ()) for name in ("recent", "history"))
-        return Reading(unlisted, duplicates, timed, labels or {})
 
-
-class SharedTables(NamedTuple):
-    """Tables whose rows belong to no user; they are held in memory."""
-
-    items: Table | None = None
-    history: Table | None = None  # counts of items, or events without users
+SharedTables = dict[str, Table]  # those whose rows belong to no user; they are held in memory
 
 
 def sort_tables(
@@ -125,8 +109,11 @@ def sort_tables(
     columns = {name: columns[name] for name in learner.choose_tables(columns)}
     by_user = [name for name in columns if is_by_user(name, columns[name])]
     others = {name: read(name) for name in columns if name not in by_user}
-    reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
-    return by_user, SharedTables(others.get("items"), others.get("history")), reading
+    require_choice("duplicates", duplicates, DUPLICATES)
+    if not labels:
+        require_windows_in_all({name: columns[name] for name in ("recs", "recent")})
+    timed = all(TIMESTAMP in columns.get(name, ()) for name in ("recent", "history"))
+    return by_user, others, Reading(learner.biases.unlisted, duplicates, timed, labels or {})
 
 
 @packable
@@ -149,8 +136,8 @@ class Survey(NamedTuple):
     example: tuple[Any, Any] | None  # a purchase and a list, by user and item
 
     def __add__(self, other: Survey) -> Survey:  # type: ignore[override]
-        pairs = zip(self._fields, self, other, strict=True)
-        return Survey(*(_join_known(_TOGETHER[name], one, two) for name, one, two in pairs))
+        joined: Survey = join_fields(_TOGETHER, self, other)
+        return joined
 
     @property
     def labels(self) -> list[Any]:
@@ -158,15 +145,21 @@ class Survey(NamedTuple):
         return [None] if self.windows is None else _plain(self.windows)
 
 
-def _join_known(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
-    """Return two values of a field as one; what only one part knows is taken as it is."""
-    if one is None or other is None:
-        return other if one is None else one
-    if isinstance(one, dict):
-        return {
-            name: _join_known(join, one.get(name), other.get(name)) for name in {**one, **other}
-        }
-    return join(one, other)
+def join_fields(rules: Mapping[str, Callable[[Any, Any], Any]], one: Any, other: Any) -> Any:
+    """Return two tuples of named fields as one; fields without a rule add up.
+
+    What only one of them knows is taken as it is; of dictionaries, each entry is joined.
+    """
+
+    def join(rule: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+        if one is None or other is None:
+            return other if one is None else one
+        if isinstance(one, dict):
+            return {n: join(rule, one.get(n), other.get(n)) for n in {**one, **other}}
+        return rule(one, other)
+
+    pairs = zip(one._fields, one, other, strict=True)
+    return type(one)(*(join(rules.get(name, add), *pair) for name, *pair in pairs))
 
 
 def _join_ids(column: str, *ids: Any) -> Any:
@@ -174,16 +167,12 @@ def _join_ids(column: str, *ids: Any) -> Any:
     return Vocabulary.encode(*own)[0].ids if own else ids[0]
 
 
-def _first_known(one: Any, _other: Any) -> Any:
-    return one
-
-
 # How each field of a survey adds up, where both parts know it; of a dictionary, each entry.
 _TOGETHER: dict[str, Callable[[Any, Any], Any]] = {
     "item_ids": partial(_join_ids, ITEM), "windows": partial(_join_ids, WINDOW),
-    "n_units": add, "n_rows": add, "heaviest": max, "heaviest_event": max, "first": min,
+    "heaviest": max, "heaviest_event": max, "first": min,
     "last": max, "starts": min, "last_sale": max, "latest": max, "by_day": and_,
-    "zoned": _first_known, "example": _first_known,
+    "zoned": lambda one, _: one, "example": lambda one, _: one,
 }  # fmt: skip
 
 
@@ -303,9 +292,8 @@ def _survey(
     sale_windows: Codes, log: Events | None,
 ) -> Survey:  # fmt: skip
     first, last = _time_bounds(tables["recent"])
-    starts, last_sale = {}, None
+    starts = {}
     if sales.times is not None and len(sales.times):
-        last_sale = int(sales.times.max())
         labels = [None] if units.windows is None else _plain(units.windows)
         for window in np.unique(sale_windows):
             starts[labels[window]] = int(sales.times[sale_windows == window].min())
@@ -323,7 +311,7 @@ def _survey(
         first=first,
         last=last,
         starts=starts,
-        last_sale=last_sale,
+        last_sale=None if not starts else int(sales.times.max()),  # type: ignore[union-attr]
         latest=None if times is None or len(times) == 0 else int(times.max()),
         by_day=times is not None and not np.any(times % DAY),
         zoned=_zones(tables, reading.timed),

@@ -20,8 +20,9 @@ from trimtab.learn.choice_model import (
     Coefficients,
     HeldOut,
     LevelUnits,
+    Subset,
     coefficient_errors,
-    fit_coefficients,
+    fit_folds,
 )
 from trimtab.learn.counted import Counted
 from trimtab.learn.features import Shared
@@ -131,6 +132,8 @@ class PersonalFits:
         fit: of the biases.
     """
 
+    kind: type[PersonalUnits] = PersonalUnits
+
     def __init__(
         self, units: LearningUnits, wide: WiderLists, has_purchases: Ints, fit: BiasFit
     ) -> None:
@@ -151,7 +154,9 @@ class PersonalFits:
 
     def units(self, sources: int) -> PersonalUnits:
         """Units on lists with some sources."""
-        return personal_units(self._sampled, self._wide, self._chosen, self._fit, sources)
+        return personal_units(
+            self._sampled, self._wide, self._chosen, self._fit, sources, self.kind
+        )
 
     def learn(self, sources: int) -> LearnedPersonal:
         """Choose among the sources, and a length; fit on all units, and forecast."""
@@ -180,7 +185,7 @@ class PersonalFits:
         if not (length and whole_lift.is_clear(n_units)):
             return nothing_personal(self._fit, n_units, lifts)
         names = tuple(name for name, source in SOURCES.items() if source & chosen)
-        covariance = coefficient_errors(units.choices(), whole)
+        covariance = coefficient_errors(units.choices(Subset()), whole)
         by_strength = forecasts_by_strength(whole_lift, at_strength)
         return LearnedPersonal(
             n_units, lifts, whole_lift, by_strength, length, names, whole, covariance, units.shared
@@ -194,9 +199,7 @@ class PersonalFits:
         units = self.units(sources)
         if units.data.n_units < FEWEST_UNITS:
             return units, []
-        whole = fit_coefficients(units.choices())
-        n_folds = self._shared.n_folds
-        fits = [whole, *(fit_coefficients(units.choices(fold), whole) for fold in range(n_folds))]
+        fits = fit_folds(units, self._shared.n_folds)
         return units, fits if all(found.converged for found in fits) else []
 
     def _choose_sources(

@@ -10,16 +10,14 @@ the item what the user's own purchases explain. Everything is as of the start of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from trimtab.arrays import LISTED, OWN, TRENDING, Codes, Flags, Floats, Ints
 from trimtab.learn.bias_fit import BiasFit
-from trimtab.learn.choice_model import Choices, Coefficients, HeldOut, LevelUnits
+from trimtab.learn.choice_model import ChoiceUnits, Coefficients, HeldOut, LevelUnits
 from trimtab.learn.counted import Counted
-from trimtab.learn.features import Shared, number_items
+from trimtab.learn.features import Shared
 from trimtab.learn.held_out import LineCurve
 from trimtab.learn.sales import Events, Histories, History
 from trimtab.learn.units import HitLists, LearningUnits, join, join_learning, take_learning
@@ -111,8 +109,7 @@ def repeats_own(found: float, by_chance: float) -> bool:
     return by_chance < _LEAST_BY_CHANCE or found >= _BY_CHANCE * by_chance
 
 
-@dataclass(frozen=True)
-class PersonalUnits:
+class PersonalUnits(ChoiceUnits):
     """Units with purchases before their window and with a hit on their wider list.
 
     Args:
@@ -124,62 +121,33 @@ class PersonalUnits:
         score_coefficients: of the engine's score, in the fit without a unit's fold; by unit.
     """
 
-    wide: WiderLists
-    data: HitLists
-    shared: Shared
-    sources: int
-    by_biases: Floats
-    score_coefficients: Floats
-
-    @cached_property
-    def _of_unit(self) -> Ints:
-        return np.repeat(np.arange(self.data.n_units), np.diff(self.data.lists.indptr))
-
-    @cached_property
-    def folds(self) -> Ints:
-        """The part that each unit is held out with."""
-        return self.shared.folds_of(self.data.windows, self.data.hashes)
-
-    @cached_property
-    def terms(self) -> Floats:
-        """Personal terms and sources, by [entry, column]."""
-        return np.concatenate([self.wide.terms, self.wide.added(self.sources)], axis=1)
-
-    @cached_property
-    def _items(self) -> tuple[Ints, Codes]:
-        """The items on the lists, and the number of each entry's item among them."""
-        return number_items(self.data.lists.items, self.shared.n_items)
-
-    @cached_property
-    def _tables(self) -> Floats:
-        return self.shared.tables(self._items[0])
-
-    def choices(self, left_out: int | None = None) -> Choices:
-        """What the choice model explains: the purchases of all units, or of all folds but one."""
-        weights = self.data.most_to_gain(self.shared.k, self.shared.metric)
-        weights = weights / max(float(weights.mean()), 1e-300)
-        if left_out is not None:
-            weights = weights * (self.folds != left_out)
-        data = self.data._replace(lists=self.data.lists._replace(items=self._items[1]))
-        return Choices(data, weights, self.data.windows, self._tables, self.terms)
+    def __init__(
+        self, wide: WiderLists, data: HitLists, shared: Shared, sources: int, by_biases: Floats,
+        score_coefficients: Floats,
+    ) -> None:  # fmt: skip
+        terms = np.concatenate([wide.terms, wide.added(sources)], axis=1)
+        super().__init__(data, shared, terms=terms)
+        self._wide, self._sources, self._by_biases = wide, sources, by_biases
+        self._score_coefficients = score_coefficients
+        self._of_unit = np.repeat(np.arange(data.n_units), np.diff(data.lists.indptr))
 
     def _columns(self) -> Iterator[Floats]:
         """What each coefficient is multiplied by: score, features and terms, by entry."""
         yield self.data.lists.scores
-        window, item = self.data.windows[self._of_unit], self._items[1]
+        window, item = self.data.windows[self._of_unit], self._local
         for place in range(self._tables.shape[2]):
             yield self._tables[window, item, place]
-        yield from self.terms.T
+        yield from self.terms.T  # type: ignore[union-attr]
 
     def _along(self, folds: Sequence[Coefficients]) -> tuple[HitLists, Floats]:
         """Lists ranked by the biases, and the way from there to the choice model's ranking.
 
         Each entry has the logit of the fit that left out its unit.
         """
-        fold, logits = self.folds[self._of_unit], np.zeros(len(self.data.hits))
+        fold, logits = self.fold[self._of_unit], np.zeros(len(self.data.hits))
         for place, column in enumerate(self._columns()):
             logits += np.array([found.beta[place] for found in folds])[fold] * column
-        return self._with_scores(self.by_biases), logits - self.by_biases
+        return self._with_scores(self._by_biases), logits - self._by_biases
 
     def _with_scores(self, scores: Floats) -> HitLists:
         return self.data._replace(lists=self.data.lists._replace(scores=scores))
@@ -197,9 +165,9 @@ class PersonalUnits:
         self, folds: Sequence[Coefficients], length: float, strength: float
     ) -> Floats:
         """The same at a strength: between the engine's scores (0) and what was learned (1)."""
-        learned = self.by_biases + length * self._along(folds)[1]
-        beta = np.array([found.beta[0] for found in folds])[self.folds]
-        of_score = length * beta + (1.0 - length) * self.score_coefficients
+        learned = self._by_biases + length * self._along(folds)[1]
+        beta = np.array([found.beta[0] for found in folds])[self.fold]
+        of_score = length * beta + (1.0 - length) * self._score_coefficients
         engine = np.maximum(of_score, 1.0)[self._of_unit] * self.data.lists.scores
         return self.shared.values_at(self._with_scores(engine), learned - engine, strength)
 
@@ -209,14 +177,17 @@ class PersonalUnits:
 
     def only(self, sources: int) -> PersonalUnits:
         """The same units on lists with additions from some sources, for the same coefficients."""
-        wide, kept = self.wide.only(sources)
+        wide, kept = self._wide.only(sources)
         data = self.data._replace(lists=wide.lists, hits=self.data.hits[kept])
-        return replace(self, wide=wide, data=data, by_biases=self.by_biases[kept])
+        return type(self)(
+            wide, data, self.shared, self._sources, self._by_biases[kept], self._score_coefficients
+        )
 
 
 def personal_units(
-    own: LearningUnits, wide: WiderLists, chosen: Ints, fit: BiasFit, sources: int
-) -> PersonalUnits:
+    own: LearningUnits, wide: WiderLists, chosen: Ints, fit: BiasFit, sources: int,
+    kind: type[PersonalUnits] = PersonalUnits,
+) -> PersonalUnits:  # fmt: skip
     """Units on wider lists with what they bought.
 
     Args:
@@ -225,6 +196,7 @@ def personal_units(
         chosen: units with purchases before their window.
         fit: of the biases.
         sources: to add from.
+        kind: of the units.
     """
     wide, _ = wide.take(chosen).only(sources)
     shared, folds = fit.shared, fit.learned.folds
@@ -237,7 +209,7 @@ def personal_units(
     of_entry = np.repeat(coefficients, np.diff(data.lists.indptr))
     keys = np.repeat(data.windows, np.diff(data.lists.indptr)) * shared.n_items + data.lists.items
     entries = np.bincount(keys, minlength=shared.n_windows * shared.n_items)
-    return PersonalUnits(
+    return kind(
         wide, data, shared.within_range_of(entries.reshape(shared.n_windows, -1)), sources,
         of_entry * (data.lists.scores + moved / shared.score_unit), coefficients,
     )  # fmt: skip
