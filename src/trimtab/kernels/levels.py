@@ -39,26 +39,11 @@ from trimtab.kernels.short_arrays import STACK, sort_curve
 
 
 @helper
-def _highest(values, n):
-    """The highest of the first n values; four at a time, because each `max` waits for the last."""
-    a = values[0]
-    b = a
-    c = a
-    d = a
-    for e in range(0, n - 3, 4):
-        a = max(a, values[e])
-        b = max(b, values[e + 1])
-        c = max(c, values[e + 2])
-        d = max(d, values[e + 3])
-    for e in range(n - n % 4, n):
-        a = max(a, values[e])
-    return max(max(a, b), max(c, d))
-
-
-@helper
 def _to_probabilities(probabilities, n):
     """Replace the first n logits by probabilities; returns log(sum of exp(logit))."""
-    top = _highest(probabilities, n)
+    top = probabilities[0]
+    for e in range(1, n):
+        top = max(top, probabilities[e])
     total = 0.0
     for e in range(n):
         probabilities[e] = np.exp(probabilities[e] - top)

@@ -186,11 +186,7 @@ class HitLists(NamedTuple):
     @property
     def n_hits(self) -> Ints:
         """Listed items that each unit bought."""
-        from trimtab.kernels.counting import count_hits
-
-        counts = np.empty(self.n_units, np.int64)
-        run_ranges(count_hits, self.n_units, self.lists.indptr, self.hits, counts)
-        return counts
+        return _count_hits(self.lists, self.hits)
 
     def take(self, chosen: Ints) -> HitLists:
         """Return some of the units."""
@@ -215,8 +211,8 @@ def gather_hits(
     windows: Ints,
 ) -> HitLists:  # fmt: skip
     """Return the units whose metric can change: those with a hit and a weight above 0."""
-    hits, has_hit = find_bought(lists, bought, relevance)
-    source = np.flatnonzero(has_hit & (weights > 0))
+    hits = find_bought(lists, bought, relevance)
+    source = np.flatnonzero((_count_hits(lists, hits) > 0) & (weights > 0))
     n_bought = np.diff(bought.indptr)
     by_unit: list[Any] = [n_bought, weights, np.arange(len(weights)), hashes, windows]
     ordered, own = sort_items(lists, source, hits)
@@ -234,16 +230,22 @@ def sort_items(lists: Lists, units: Ints, values: Any) -> tuple[Lists, Any]:
     return Lists(indptr, *out[:2]), out[2]
 
 
-def find_bought(
-    lists: Lists, bought: Sets, relevance: Floats | None
-) -> tuple[Flags | Floats, Flags]:
-    """Return what each unit bought of its list, as flags or by relevance; and units with a hit."""
-    from trimtab.kernels.counting import mark_bought
+def _count_hits(lists: Lists, hits: Flags | Floats) -> Ints:
+    units = np.searchsorted(lists.indptr, np.flatnonzero(hits), "right") - 1
+    return np.bincount(units, minlength=lists.n_units)
+
+
+def find_bought(lists: Lists, bought: Sets, relevance: Floats | None) -> Flags | Floats:
+    """Return what each unit bought of its list, by entry: as flags, or by relevance."""
+    from trimtab.kernels.counting import find_relevance
 
     each = np.ones(len(bought.items), bool) if relevance is None else relevance
-    hits, has_hit = np.zeros(len(lists.items), each.dtype), np.zeros(lists.n_units, bool)
-    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, each, hits, has_hit)
-    return hits, has_hit
+    hits = np.zeros(len(lists.items), each.dtype)
+    longest = int(np.diff(lists.indptr).max(initial=0))
+    run_ranges(
+        find_relevance, lists.n_units, lists.indptr, lists.items, *bought, each, longest, hits
+    )
+    return hits
 
 
 class Choice(NamedTuple):
@@ -300,7 +302,7 @@ class LearningUnits(NamedTuple):
         bought = self.bought.take(chosen)
         relevance = take_entries(self.bought.indptr, self.relevance, chosen)
         by_unit = self.weights[chosen], chosen, self.hashes[chosen], self.windows[chosen]
-        hits, _ = find_bought(lists, bought, relevance)
+        hits = find_bought(lists, bought, relevance)
         return HitLists(lists, hits, np.diff(bought.indptr), *by_unit)
 
     @property
