@@ -120,16 +120,6 @@ def test_dates_are_whole_days(shop):
     assert found.now["buyers"].tolist() == exact.now["buyers"].tolist()
 
 
-def test_four_rows_are_too_little_to_tell():
-    recs = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [3.0, 2, 3, 2]})
-    recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
-    with pytest.warns(GuardWarning, match="too little to tell: 2 users .* at least 10"):
-        bias = tt.BiasLearner(k=1).fit(recs, recent)
-    assert not bias.bias.any()
-    summary = bias.summary
-    assert summary.forecast is summary.forecast_low is summary.forecast_high is None
-
-
 # Formulas ---------------------------------------------------------------------------------------
 
 
@@ -222,9 +212,7 @@ def test_a_forecast_by_hand():
 
 
 def test_where_the_interval_holds_zero_there_is_no_number():
-    clear, unclear = (
-        forecast_lift(_lifts(gains, 0.5), True, 3) for gains in ([0.2, 0.2, 0.2], [0.0, 0.0, 0.5])
-    )
+    clear, unclear = forecast([0.2, 0.2, 0.2]), forecast([0.0, 0.0, 0.5])
     assert clear.figures()[1] > 0
     assert list(clear.interval()) == clear.figures()
     assert unclear.figures()[1] < 0 < unclear.lift
@@ -242,35 +230,35 @@ def test_gains_over_an_engine_near_zero_stay_on_a_stable_scale():
     assert found.z_score < np.sqrt(20) + 1e-6  # twenty users gained, none lost
 
 
+def forecast(gains: list[float], by_window: bool = True, as_of: bool = True, days: int = 3):
+    return forecast_lift(_lifts(gains, 0.5, by_window), as_of, days)
+
+
 def test_one_day_says_nothing_of_other_days():
-    told = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 3)
-    untold = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 1)
+    told, untold = (forecast([0.2] * 4, by_window=False, days=days) for days in (3, 1))
     assert untold.is_clear()
     assert (told.interval()[0] is None, untold.interval()[0]) == (False, None)
-    assert forecast_lift(_lifts([0.2] * 4, 0.5), True, 1).interval()[0] is not None
+    assert forecast([0.2] * 4, days=1).interval()[0] is not None
 
 
 def test_a_lift_that_varies_more_between_windows_has_a_wider_interval():
-    steady, varied = (
-        forecast_lift(_lifts(gains, 0.5), True, 3) for gains in ([0.2, 0.2, 0.2], [0.0, 0.2, 0.4])
-    )
+    steady, varied = forecast([0.2, 0.2, 0.2]), forecast([0.0, 0.2, 0.4])
     assert varied.lift == pytest.approx(steady.lift)
     assert varied.error > 1.5 * steady.error
     assert varied.supported_share(1000) < steady.supported_share(1000)
 
 
 def test_few_users_support_less():
-    clear = forecast_lift(_lifts([0.2, 0.2, 0.2], 0.5), True, 3)
+    clear = forecast([0.2, 0.2, 0.2])
     assert clear.supported_share(20) < clear.supported_share(200) < clear.supported_share(20_000)
-    assert forecast_lift(_lifts([-0.1, 0.0, 0.05], 0.5), True, 3).supported_share(10**6) == 0.0
+    assert forecast([-0.1, 0.0, 0.05]).supported_share(10**6) == 0.0
     just = clear._replace(z_score=2.0)
     assert (just.is_clear(20), just.is_clear(200)) == (False, True)
 
 
 def test_users_of_one_window_say_less_of_other_days():
-    windows = forecast_lift(_lifts([0.2] * 4, 0.5), True, 3)
-    users = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 3)
-    untimed = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), False, 3)
+    windows, users = (forecast([0.2] * 4, by_window=by_window) for by_window in (True, False))
+    untimed = forecast([0.2] * 4, by_window=False, as_of=False)
     assert windows.error < users.error < untimed.error
     assert users.lift < windows.lift < untimed.lift == pytest.approx(0.2, abs=1e-6)
     assert (windows.n_windows, users.n_windows, untimed.n_windows) == (4, 0, 0)

@@ -55,7 +55,7 @@ def fit_ascent(
         unit = penalty_unit((counts.median_ends(full)[0] for full in (True, False)), largest)
     solution = ascend(
         to_scale(units.lists, scale, settings.k).lists, units.bought, plan.n_items, settings,
-        units.weights, _align_start(start, plan.item_ids, scale), unit, counts.support,
+        units.gains, _align_start(start, plan.item_ids, scale), unit, counts.support,
         counts.before.shown, progress,
     )  # fmt: skip
     reaches = settings.unlisted == "zero"

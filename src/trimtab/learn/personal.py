@@ -36,7 +36,7 @@ from trimtab.learn.personal_units import (
     widen_units,
 )
 from trimtab.learn.settings import LearnerSettings
-from trimtab.learn.units import LearningUnits
+from trimtab.learn.units import Units
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.model import Coefficient, RerankSummary
 from trimtab.models.reranker import Reranker
@@ -134,9 +134,7 @@ class PersonalFits:
 
     kind: type[PersonalUnits] = PersonalUnits
 
-    def __init__(
-        self, units: LearningUnits, wide: WiderLists, has_purchases: Ints, fit: BiasFit
-    ) -> None:
+    def __init__(self, units: Units, wide: WiderLists, has_purchases: Ints, fit: BiasFit) -> None:
         self._sampled, self._wide, self._chosen, self._fit = units, wide, has_purchases, fit
         self._shared, self._hits = fit.shared, units.with_hits
         self._folds = fit.shared.folds_of(units.windows, units.hashes)

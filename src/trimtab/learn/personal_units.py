@@ -20,7 +20,7 @@ from trimtab.learn.counted import Counted
 from trimtab.learn.features import Shared
 from trimtab.learn.held_out import LineCurve
 from trimtab.learn.sales import Events, Histories, History
-from trimtab.learn.units import HitLists, LearningUnits, join, join_learning, take_learning
+from trimtab.learn.units import HitLists, Units, join, join_learning, take_learning
 from trimtab.models.list_ranking import model_scores, to_scale
 from trimtab.models.widening import MOST_ADDED, WiderLists, days_before, sum_purchases, widen
 
@@ -29,7 +29,7 @@ _LEAST_BY_CHANCE = 20.0  # entries
 _MOST_UNITS, _MOST_ENTRIES = 20_000, 2_000_000  # enough for a few coefficients
 
 
-def sample_units(counted: Counted, shared: Shared) -> LearningUnits:
+def sample_units(counted: Counted, shared: Shared) -> Units:
     """Some of the units, on the scale of the biases, with the events of their users."""
     choice = counted.limit(counted.choose_units()[0], _MOST_UNITS, _MOST_ENTRIES)
     units = join_learning(list(counted.parts.map(take_learning, counted.plan, choice, True)))
@@ -43,7 +43,7 @@ def trending_items(history: History) -> Codes:
     return order[sold[order] > 0].astype(np.int32)
 
 
-def widen_units(units: LearningUnits, shared: Shared, widen_by: str) -> tuple[WiderLists, Flags]:
+def widen_units(units: Units, shared: Shared, widen_by: str) -> tuple[WiderLists, Flags]:
     """The wider lists of sampled units as of their windows, and which have purchases before.
 
     Args:
@@ -71,7 +71,7 @@ def widen_units(units: LearningUnits, shared: Shared, widen_by: str) -> tuple[Wi
 
 
 def _events_before(
-    log: Events, start: int, units: LearningUnits, chosen: Ints
+    log: Events, start: int, units: Units, chosen: Ints
 ) -> tuple[Codes, tuple[Codes, Ints]]:
     """Events of the users of some units before a window: places among these, items and days."""
     assert log.users is not None
@@ -185,7 +185,7 @@ class PersonalUnits(ChoiceUnits):
 
 
 def personal_units(
-    own: LearningUnits, wide: WiderLists, chosen: Ints, fit: BiasFit, sources: int,
+    own: Units, wide: WiderLists, chosen: Ints, fit: BiasFit, sources: int,
     kind: type[PersonalUnits] = PersonalUnits,
 ) -> PersonalUnits:  # fmt: skip
     """Units on wider lists with what they bought.
