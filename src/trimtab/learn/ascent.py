@@ -44,12 +44,15 @@ def fit_ascent(
             f"column '{WEIGHT}' of recent has different weights, but the ascent counts all "
             f"purchases alike; use method='hierarchy', or drop the column"
         )
-    if scale == "log":
-        _require_positive_scores(-float(counts.largest[1]))
+    largest, lowest = float(counts.largest[0]), -float(counts.largest[1])
+    if scale == "log" and lowest <= 0:
+        raise DataError(
+            f"column '{SCORE}' of recs has {lowest:g}: the ascent with scale='log' needs scores "
+            f"above 0; drop those rows or use scale='additive'"
+        )
     choice, _ = counted.choose_units()
     parts = counted.parts.map(take_learning, plan, choice._replace(typical=1.0), False)
     units = join_learning(list(parts))
-    largest = float(counts.largest[0])
     unit = 1.0
     if scale == "additive":
         unit = penalty_unit((counts.median_ends(full)[0] for full in (True, False)), largest)
@@ -62,14 +65,6 @@ def fit_ascent(
     given = (plan, scale, solution.bias, solution.excluded, reaches)
     after: TopK = sum_parts(counted.parts.map(count_top_k, *given))
     return _build_result(settings, counted, solution, after)
-
-
-def _require_positive_scores(lowest: float) -> None:
-    if lowest <= 0:
-        raise DataError(
-            f"column '{SCORE}' of recs has {lowest:g}: the ascent with scale='log' needs scores "
-            f"above 0; drop those rows or use scale='additive'"
-        )
 
 
 def _align_start(start: ItemBias | None, item_ids: object, scale: str) -> Floats | None:
@@ -144,7 +139,9 @@ def ascend(
     units, rows = _sort_units(units, rows)
     often = (support >= settings.min_support) | (exposure >= settings.min_exposure)
     by_item = _gather_by_item(units, ~excluded & often)
-    order = _visiting_order(by_item, support + exposure)
+    # Candidates that some unit can gain or lose by, the most shown and bought first.
+    met = np.flatnonzero(np.diff(by_item.indptr) + np.diff(by_item.buyers_indptr))
+    order: Codes = met[np.argsort(-(support + exposure)[met], kind="stable")].astype(np.int32)
     scratch = ascent_steps.make_scratch(
         len(units.source), _count_hits(units), int(support.max(initial=0)), settings.k
     )
@@ -326,12 +323,6 @@ def _empty_by_item(indptr: Ints) -> ByItem:
 
     n_listers, n_buyers = indptr[:, -1]
     return ByItem(indptr[0], np.empty(n_listers, LISTER), indptr[1], np.empty(n_buyers, np.int32))
-
-
-def _visiting_order(by_item: ByItem, weight: Ints) -> Codes:
-    """Candidates that some unit can gain or lose by, the most shown and bought first."""
-    order = np.flatnonzero(np.diff(by_item.indptr) + np.diff(by_item.buyers_indptr))
-    return order[np.argsort(-weight[order], kind="stable")].astype(np.int32)
 
 
 def _build_result(

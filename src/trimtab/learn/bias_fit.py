@@ -40,10 +40,9 @@ from trimtab.learn.choice_model import (
     fit_folds,
     scales_to_try,
 )
-from trimtab.learn.counted import Counted, Counts, count_top_k, sum_parts
+from trimtab.learn.counted import Counted, count_top_k, sum_parts
 from trimtab.learn.features import Shared
 from trimtab.learn.held_out import NO_FORECAST, Forecast, Lifts, forecasts_by_strength
-from trimtab.learn.sales import Histories
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import HitLists, join, take_hits
 from trimtab.models.item_bias import ItemBias
@@ -321,7 +320,10 @@ def _build_result(
 ) -> ItemBias:
     """What was learned, as an `ItemBias`; warns before anyone ships biases that may not help."""
     plan, counts, before = counted.plan, counted.counts, counted.counts.before
-    fresh = _find_fresh(counts, shared.histories)
+    sold = counts.support.astype(np.float64)
+    if shared.histories.before:
+        sold += shared.histories.before[-1]["long"]
+    fresh = (counts.listed < _FEW) & (sold < _FEW)  # too rare for their bias to be known
     bias, learned = _centre(learned, before.shown, fresh, counted.categories)
     after = sum_parts(counted.parts.map(count_top_k, plan, shared.scale, bias))
     value_before, value_after = (own.hit_values / plan.quanta for own in (before, after))
@@ -369,14 +371,6 @@ def _build_result(
         window=counted.window,
         depth=common_depth(counts.lengths),
     )
-
-
-def _find_fresh(counts: Counts, histories: Histories) -> Flags:
-    """Items that were listed and sold too rarely for their bias to be known."""
-    sold = counts.support.astype(np.float64)
-    if histories.before:
-        sold = sold + histories.before[-1]["long"]
-    return (counts.listed < _FEW) & (sold < _FEW)
 
 
 def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tuple[Floats, Learned]:

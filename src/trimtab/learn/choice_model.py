@@ -34,6 +34,8 @@ _EFFECT_STEPS = 60
 _EFFECT_DAMPING = 0.8
 _EFFECT_CLOSE = 1e-3
 _LONGEST_EFFECT_STEP = 1.0  # beyond it the curvature is no longer valid
+_MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
+_MOST_FOR_CURVES, _MOST_CROSSINGS = 100_000, 30_000_000
 _LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
 LEAST_SCORE_COEFFICIENT = 0.2  # a smaller one would make biases too large
 
@@ -49,11 +51,6 @@ class Choices(NamedTuple):
     table_of: Ints  # the feature table of each unit
     tables: Floats  # features by [table, item, feature]
     terms: Floats | None = None  # further features, by [entry, feature]
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, without the engine's score."""
-        return int(self.tables.shape[2]) + (0 if self.terms is None else self.terms.shape[1])
 
 
 class Coefficients(NamedTuple):
@@ -80,7 +77,8 @@ def fit_coefficients(choices: Choices, start: Coefficients | None = None) -> Coe
         choices: what to explain.
         start: a fit on other units of the same data: its prior, and where to start.
     """
-    prior = np.zeros(1 + choices.n_features)
+    n_terms = 0 if choices.terms is None else choices.terms.shape[1]
+    prior = np.zeros(1 + choices.tables.shape[2] + n_terms)
     prior[0] = 1.0
     if start is None:
         none = np.zeros(len(prior))
@@ -287,7 +285,9 @@ class ChoiceUnits:
         self.data, self.shared, self.terms = data, shared, terms
         self.fold = shared.folds_of(data.windows, data.hashes)
         to_gain = data.most_to_gain(shared.k, shared.metric)
-        self.to_gain = to_gain / (mean_to_gain or max(float(to_gain.mean()), 1e-300))
+        self.to_gain = to_gain / (
+            mean_to_gain or max(float(to_gain.sum()) / max(len(to_gain), 1), 1e-300)
+        )
         # Features are computed for the items on these lists only, which get numbers of their own.
         self._items, self._local = number_items(data.lists.items, shared.n_items)
 
@@ -358,11 +358,17 @@ class LevelUnits(ChoiceUnits):
         return LevelUnits(self.data._replace(lists=lists), shared)
 
     def sample(self, purpose: str) -> LevelUnits:
-        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths."""
-        share = self.shared.sample_share(purpose)
-        if share == 1.0:
+        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths.
+
+        Curves use as many units as fit into memory.
+        """
+        sizes, salt = self.shared.sizes, self.shared.seed
+        share = _MOST_FOR_TREND / max(sizes.n_units, 1)
+        if purpose == "curves":
+            by_crossings = _MOST_CROSSINGS / max(sizes.crossings, 1)
+            share, salt = min(_MOST_FOR_CURVES / max(sizes.n_units, 1), by_crossings), -1
+        if share >= 1.0:
             return self
-        salt = self.shared.seed if purpose == "trend" else -1
         chosen = hash_units(self.data.hashes, self.data.windows, salt + 2) < share
         return LevelUnits(self.data.take(np.flatnonzero(chosen)), self.shared)
 

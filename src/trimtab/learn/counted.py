@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -275,21 +275,21 @@ class _Timeline:
         """Return what was sold before each window and before now."""
         if sales is None:
             return Histories()
-        n_items, n_windows = plan.n_items, plan.n_windows
-        if not self._timed:
-            if n_windows > 1:
-                warn(_UNTIMED.format(n_windows))
-            timed = self.grid is not None and not self._is_counts
-            return Histories(
-                (history_before(sales, self._until, n_items, timed=timed),) * n_windows
-            )
-        assert self.grid is not None
-        ticks = [self.grid.tick(start) for start in self._starts]
-        if self._is_counts:
-            return Histories(tuple(history_before(sales, t, n_items, timed=False) for t in ticks))
+        if not self._timed and plan.n_windows > 1:
+            warn(_UNTIMED.format(plan.n_windows))
+        ticks = [self._until] * plan.n_windows
+        if self._timed and self.grid is not None:
+            ticks = [self.grid.tick(start) for start in self._starts]
         window = max(1, self._until - max(ticks))
-        *before, now = (history_before(sales, t, n_items, window) for t in (*ticks, self._until))
-        return Histories(tuple(before), now, window, tuple(self._starts), self._end, sales.n_users)
+        counted = partial(
+            history_before, sales, n_items=plan.n_items, window=window,
+            timed=self.grid is not None and not self._is_counts,
+        )  # fmt: skip
+        before = tuple(map(counted, ticks))
+        if self.newest is None:
+            return Histories(before)
+        now = counted(self._until)
+        return Histories(before, now, window, tuple(self._starts), self._end, sales.n_users)
 
 
 _UNTIMED = (

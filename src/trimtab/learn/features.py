@@ -41,9 +41,6 @@ _HALF = 0.5
 _WINDOW_DAYS = 4.0
 _PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
 _LEFT_OUT = (*((fold,) for fold in range(N_FOLDS)), *_PAIRS_OF_FOLDS)  # of the tables of a window
-_MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
-_MOST_FOR_CURVES = 100_000
-_MOST_CROSSINGS = 30_000_000
 _LONGEST = 2.0  # times the model's length, of a line
 _RARE = 0.005  # of list entries have features further out
 
@@ -293,16 +290,6 @@ class Shared:
     def forecast(self, lifts: Lifts, persistence: Persistence = TREND) -> Forecast:
         """The lift to expect from that of what was held out."""
         return forecast_lift(lifts, self.as_of, self.histories.window_ticks, persistence)
-
-    def sample_share(self, purpose: str) -> float:
-        """The share of the units in a sample: "trend", to fit coefficients, or "curves".
-
-        Curves use as many units as fit into memory.
-        """
-        n_units, crossings = max(self.sizes.n_units, 1), max(self.sizes.crossings, 1)
-        if purpose == "trend":
-            return min(1.0, _MOST_FOR_TREND / n_units)
-        return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
 
     # Features of items
 
