@@ -412,32 +412,28 @@ def _concentration(shown: Ints) -> float:
 
 def _warn_before_shipping(summary: Summary, learned: Learned, n_units: int) -> None:
     """Warn of biases that may not help, or that show everybody the same items."""
-    name = f"{summary.metric.upper()}@{summary.k}"
+    name, told = f"{summary.metric.upper()}@{summary.k}", None
     advice = "keep the current biases, or learn from more users or days"
     if n_units < FEWEST_UNITS:
-        warn(
+        told = (
             f"too little to tell: {n_units} users bought something that was listed to "
-            f"them, at least {FEWEST_UNITS} are needed; all biases set to 0; {advice}",
-            GuardWarning,
+            f"them, at least {FEWEST_UNITS} are needed; all biases set to 0; {advice}"
         )
     elif not summary.converged:
-        warn(f"the trend did not converge; all biases set to 0; {advice}", GuardWarning)
+        told = f"the trend did not converge; all biases set to 0; {advice}"
     elif not any(summary.kept.values()):
-        warn(
-            f"no clear gain in {name} on held-out data; all biases set to 0; {advice}",
-            GuardWarning,
-        )
+        told = f"no clear gain in {name} on held-out data; all biases set to 0; {advice}"
     elif not learned.forecast.is_told:
-        warn(ONE_DAY, GuardWarning)
+        told = ONE_DAY
     elif not (learned.forecast.is_clear() or np.isnan(learned.forecast.share)):
-        warn(f"no clear gain in {name} on held-out data; {advice}", GuardWarning)
+        told = f"no clear gain in {name} on held-out data; {advice}"
     elif summary.forecast is not None and learned.fitted_lift < _FAR_BELOW * summary.forecast:
-        warn(
+        told = (
             f"the lift in {name} of the users learned from, {learned.fitted_lift:+.1%}, is far "
-            f"below the forecast, {summary.forecast:+.1%}: the fit does not describe them; "
-            f"{advice}",
-            GuardWarning,
+            f"below the forecast, {summary.forecast:+.1%}: the fit does not describe them; {advice}"
         )
+    if told:
+        warn(told, GuardWarning)
     before, after = summary.concentration_before or 0.0, summary.concentration_after or 0.0
     if after > before + _MORE_SLOTS and after > _TIMES_MORE * before:
         warn(

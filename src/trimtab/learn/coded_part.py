@@ -229,11 +229,9 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
     by_user = np.ones(len(units))
     if "weights" in tables and len(tables["weights"]):
         by_user = read_weights(tables["weights"].columns, units, np.zeros(0, bool), "recs")
+    example = _example(units, items, (sale_units, sale_items), (list_units, list_items))
     survey = _survey(tables, reading, units, items, sales, windows[sale_units], log)
-    survey = survey._replace(
-        heaviest=float(by_user.max(initial=0.0)),
-        example=_example(units, items, (sale_units, sale_items), (list_units, list_items)),
-    )
+    survey = survey._replace(heaviest=float(by_user.max(initial=0.0)), example=example)
     hashes = Vocabulary(units.users, "recs", USER).hashes()[units.user_codes]
     return CodedPart(
         lists, bought, heaviest, by_user, hashes, windows, users, sales, windows[sale_units], log,
