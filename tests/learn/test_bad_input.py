@@ -210,10 +210,10 @@ def test_evaluate_refuses_the_same_weights():
             tt.evaluate(RECS, RECENT, k=2, weights=weights)
 
 
-@pytest.mark.parametrize("frame", ["recs.parquet", {"user_id": [1]}, None, RECS["score"]])
-def test_something_other_than_a_frame(frame):
-    with pytest.raises(tt.DataError, match=f"recs .*{type(frame).__name__}"):
-        tt.BiasLearner(method="ascent", k=2).fit(frame, RECENT)
+def test_something_other_than_a_frame():
+    for frame in ("recs.parquet", {"user_id": [1]}, None, RECS["score"]):
+        with pytest.raises(tt.DataError, match=f"recs .*{type(frame).__name__}"):
+            tt.BiasLearner(method="ascent", k=2).fit(frame, RECENT)
 
 
 def test_a_pandas_column_of_mixed_types():
@@ -230,13 +230,13 @@ def test_two_columns_with_the_same_name():
         tt.BiasLearner(method="ascent", k=2).fit(twice, RECENT)
 
 
-@pytest.mark.parametrize("duplicates", ["first", None])
-def test_an_unknown_way_to_merge(duplicates, bias):
-    message = f"duplicates={duplicates!r}.* error, max, mean, sum"
-    with pytest.raises(tt.SettingError, match=message):
-        bias.apply(RECS, k=2, duplicates=duplicates)
-    with pytest.raises(tt.SettingError, match=message):
-        tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT, duplicates=duplicates)
+def test_an_unknown_way_to_merge(bias):
+    for duplicates in ("first", None):
+        message = f"duplicates={duplicates!r}.* error, max, mean, sum"
+        with pytest.raises(tt.SettingError, match=message):
+            bias.apply(RECS, k=2, duplicates=duplicates)
+        with pytest.raises(tt.SettingError, match=message):
+            tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT, duplicates=duplicates)
 
 
 # Warnings --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -152,25 +153,24 @@ def test_relevance_and_sales_by_hand():
 # What is refused ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["recent", "history"])
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        (-2.0, "column 'weight' of {} has -2: the weight of an event must be at least 0"),
-        (math.nan, "column 'weight' of {} has nan in row 3 (from 0): it must be finite"),
-        (None, "column 'weight' of {} has no value in 1 of"),
-        ("1", "column 'weight' of {} holds string: it must be numeric"),
-        (0.0, "column 'weight' of {} is 0 in every row"),
-    ],
-)
-def test_bad_weights_are_refused(dated, table, weight, message):
-    tables = {"recent": dated.recent, "history": dated.history}
-    n = tables[table].num_rows
-    column = [weight] * n if weight in (0.0, "1") else [1.0] * 3 + [weight] + [1.0] * (n - 4)
-    tables[table] = tables[table].append_column("weight", pa.array(column))
-    with pytest.raises(DataError) as caught:
-        tt.BiasLearner().fit(dated.recs, tables["recent"], history=tables["history"])
-    assert message.format(table) in str(caught.value)
+BAD = [
+    (-2.0, "column 'weight' of {} has -2: the weight of an event must be at least 0"),
+    (math.nan, "column 'weight' of {} has nan in row 3 (from 0): it must be finite"),
+    (None, "column 'weight' of {} has no value in 1 of"),
+    ("1", "column 'weight' of {} holds string: it must be numeric"),
+    (0.0, "column 'weight' of {} is 0 in every row"),
+]
+
+
+def test_bad_weights_are_refused(dated):
+    for table, (weight, message) in product(("recent", "history"), BAD):
+        tables = {"recent": dated.recent, "history": dated.history}
+        n = tables[table].num_rows
+        column = [weight] * n if weight in (0.0, "1") else [1.0] * 3 + [weight] + [1.0] * (n - 4)
+        tables[table] = tables[table].append_column("weight", pa.array(column))
+        with pytest.raises(DataError) as caught:
+            tt.BiasLearner().fit(dated.recs, **tables)
+        assert message.format(table) in str(caught.value)
 
 
 def test_the_ascent_refuses_different_weights(shop):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, find_positions, read_only
 from trimtab.errors import DataError, SettingError
 from trimtab.kernels.hit_value import counts_hits_above, first_counted_slot, hit_value_table
 from trimtab.learn.counted import QUANTA, Counted, TopK, count_top_k, quanta_below, sum_parts
@@ -230,17 +230,10 @@ def _make_units(
         bought_indptr=read_only(bought.indptr),
         bought_items=read_only(bought.items),
         source=source,
-        unit_of=_invert(source, lists.n_units),
+        unit_of=find_positions(source, np.arange(lists.n_units)),
         kind=kind.astype(np.int32),
         hit_values=in_quanta,
     )
-
-
-def _invert(source: Codes, n_rows: int) -> Codes:
-    """The unit of each source row, -1 for none."""
-    unit_of = np.full(n_rows, -1, np.int32)
-    unit_of[source] = np.arange(len(source), dtype=np.int32)
-    return unit_of
 
 
 def _count_hits(units: Units) -> int:
@@ -279,9 +272,8 @@ def _sort_units(units: Units, rows: Rows) -> tuple[Units, Rows]:
     order = np.argsort(rows.floor, kind="stable")
     source, floor = units.source[order], rows.floor[order]
     cells = rows.cells.reshape(-1, units.width).take(order, axis=0)
-    units = units._replace(
-        source=source, unit_of=_invert(source, len(units.unit_of)), kind=units.kind[order]
-    )
+    unit_of = find_positions(source, np.arange(len(units.unit_of)))
+    units = units._replace(source=source, unit_of=unit_of, kind=units.kind[order])
     rows = rows._replace(
         cells=cells.ravel(),
         floor=floor,

@@ -217,7 +217,8 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
         heaviest = largest_weights(sale_units, sale_items, recent_weights)
     users, log = units.user_codes, None
     if history is not None:
-        ours, theirs = _code_users(units, history)
+        known = Vocabulary(units.users, "recs", USER).column
+        _, (ours, theirs) = Vocabulary.encode(known, history.ids(USER))
         users = ours[units.user_codes]
         times = read_times(history) if history.has(TIMESTAMP) else None
         log = Events(codes[0], theirs, times, history_weights)
@@ -259,12 +260,6 @@ def _stack_lists(tables: dict[str, Table], labels: dict[str, str]) -> Table:
         plain = rows.cast(pa.schema(kinds))
         stacked.append(plain.append_column(WINDOW, pa.repeat(pa.scalar(label), len(plain))))
     return replace(tables["recs"], columns=pa.concat_tables(stacked, promote_options="permissive"))
-
-
-def _code_users(units: Units, history: Table) -> list[Codes]:
-    """Return the users of units and of the history, in one coding."""
-    ours = Vocabulary(units.users, "recs", USER).column
-    return Vocabulary.encode(ours, history.ids(USER))[1]
 
 
 def read_times(table: Table) -> Ints:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from trimtab.arrays import LISTED, OWN, TRENDING, Codes, Flags, Floats, Ints
+from trimtab.arrays import LISTED, OWN, TRENDING, Codes, Flags, Floats, Ints, find_positions
 from trimtab.learn.bias_fit import BiasFit
 from trimtab.learn.choice_model import ChoiceUnits, Coefficients, HeldOut, LevelUnits
 from trimtab.learn.counted import Counted
 from trimtab.learn.features import Shared
 from trimtab.learn.held_out import LineCurve
-from trimtab.learn.sales import Events, Histories, History
+from trimtab.learn.sales import Histories, History
 from trimtab.learn.units import HitLists, Units, join, join_learning, take_learning
 from trimtab.models.list_ranking import model_scores, to_scale
 from trimtab.models.widening import MOST_ADDED, WiderLists, days_before, sum_purchases, widen
@@ -51,15 +51,20 @@ def widen_units(units: Units, shared: Shared, widen_by: str) -> tuple[WiderLists
         shared: what all units of the fit share.
         widen_by: "any", "listed" or "none".
     """
-    assert units.events is not None
+    log = units.events
+    assert log is not None
+    assert log.users is not None
+    assert log.times is not None
     scores = model_scores(units.lists, shared.scale, shared.score_unit, shared.k)
     lists, parts = units.lists._replace(scores=scores), []
     by_window = np.argsort(units.windows, kind="stable")
     has_purchases = np.zeros(units.n_units, bool)
     for window, history in enumerate(shared.histories.before):
         own = by_window[units.windows[by_window] == window]
-        rows, bought = _events_before(units.events, shared.histories.starts[window], units, own)
-        purchases = sum_purchases(rows, *bought, len(own))
+        rows, start = find_positions(units.users[own], log.users), shared.histories.starts[window]
+        early = np.flatnonzero((rows >= 0) & (log.times < start))
+        days = days_before(start, log.times[early])
+        purchases = sum_purchases(rows[early], log.items[early], days, len(own))
         has_purchases[own] = purchases.lengths > 0
         may_add = np.full(shared.n_items, widen_by == "any")
         if widen_by == "listed":
@@ -68,19 +73,6 @@ def widen_units(units: Units, shared: Shared, widen_by: str) -> tuple[WiderLists
         parts.append(widen(lists.take(own), users, purchases, may_add, trending, TRENDING | OWN))
     wide: WiderLists = join(parts)
     return wide.take(np.argsort(by_window)), has_purchases
-
-
-def _events_before(
-    log: Events, start: int, units: Units, chosen: Ints
-) -> tuple[Codes, tuple[Codes, Ints]]:
-    """Events of the users of some units before a window: places among these, items and days."""
-    assert log.users is not None
-    assert log.times is not None
-    row_of = np.full(max(log.users.max(initial=0), units.users.max(initial=0)) + 1, -1, np.int32)
-    row_of[units.users[chosen]] = np.arange(len(chosen), dtype=np.int32)  # once in a window each
-    rows = row_of[log.users]
-    early = np.flatnonzero((rows >= 0) & (log.times < start))
-    return rows[early], (log.items[early], days_before(start, log.times[early]))
 
 
 def lists_hold_own(

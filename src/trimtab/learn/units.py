@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of, take_entries
+from trimtab.arrays import (
+    Codes,
+    Flags,
+    Floats,
+    Ints,
+    Lists,
+    Sets,
+    entries_of,
+    find_positions,
+    take_entries,
+)
 from trimtab.kernels.hit_value import discounts
 from trimtab.learn.coded_part import CodedPart
 from trimtab.learn.sales import Events, Grid
@@ -313,11 +323,9 @@ def _events_of(part: CodedPart, plan: Plan, users: Ints) -> Events:
     """Return the events of some users, numbered in their order."""
     events = log_of(part, plan)
     assert events.users is not None
-    number = np.full(int(max(events.users.max(initial=0), users.max(initial=0))) + 1, -1, np.int32)
-    number[users] = np.arange(len(users), dtype=np.int32)
-    rows = np.flatnonzero(number[events.users] >= 0)
-    found = events.take(rows)
-    return found._replace(users=number[events.users[rows]], weights=None)
+    numbers = find_positions(users, events.users)
+    rows = np.flatnonzero(numbers >= 0)
+    return events.take(rows)._replace(users=numbers[rows], weights=None)
 
 
 def log_of(part: CodedPart, plan: Plan) -> Events:
