@@ -221,19 +221,23 @@ def _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above):
 
 
 @helper
-def _find_crossings(own, first, end, items, scores, slopes, low, high, at, events):
-    """Write the crossings of entry `own` in (low, high]; returns its first slot and their number.
+def _find_crossings(own, first, end, items, scores, slopes, relevant, low, high, at, events):
+    """Write the crossings of entry `own` in (low, high].
 
     An event is 2 * the other entry, plus 1 if the other passes `own` and 0 if it falls behind.
+    Returns the first slot of `own`, the hits down to it, and the number of crossings.
     """
     slot = 0
+    hits = 1.0 * relevant[own]
     n = 0
     own_score = scores[own] + low * slopes[own]
     for e in range(first, end):
         if e == own:
             continue
         was_above = _is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
-        slot += was_above
+        if was_above:
+            slot += 1
+            hits += relevant[e]
         if slopes[e] == slopes[own]:
             continue
         t = (scores[e] - scores[own]) / (slopes[own] - slopes[e])
@@ -242,7 +246,7 @@ def _find_crossings(own, first, end, items, scores, slopes, low, high, at, event
             at[n] = max(t, low)
             events[n] = 2 * e + (1 if will_be_above else 0)
             n += 1
-    return slot, n
+    return slot, hits, n
 
 
 @kernel
@@ -288,18 +292,10 @@ def trace_units(
         for own in range(first, end):
             if not relevant[own]:
                 continue
-            slot, n = _find_crossings(own, first, end, items, scores, slopes, low, high, at, events)
+            slot, hits, n = _find_crossings(
+                own, first, end, items, scores, slopes, relevant, low, high, at, events
+            )
             own_scale = scale * relevant[own]
-            hits = 1.0 * relevant[own]
-            if counts_hits_above:
-                own_score = scores[own] + low * slopes[own]
-                for e in range(first, end):
-                    if (
-                        relevant[e]
-                        and e != own
-                        and _is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
-                    ):
-                        hits += relevant[e]
             value = _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above)
             now = np.int64(np.rint(value * own_scale))
             values[unit] += now
