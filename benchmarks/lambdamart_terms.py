@@ -19,6 +19,7 @@ import numpy as np
 from lambdamart import SETTINGS
 from reranker_fits import RerankArrays
 from trimtab.arrays import Floats, Lists
+from trimtab.learn.choice_model import Subset
 from trimtab.learn.personal import nothing_personal
 from trimtab.learn.personal_units import personal_units
 from trimtab.models import Coefficient, Reranker
@@ -71,7 +72,7 @@ def _training_data(arrays: RerankArrays) -> Any | None:
     )
     if not units.data.n_units:
         return None
-    choices = units.choices()
+    choices = units.choices(Subset())
     data, tables = choices.data, choices.tables
     lengths = np.diff(data.lists.indptr)
     windows = np.repeat(choices.table_of, lengths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -138,16 +138,13 @@ def learn_from(arrays: RerankArrays, included: Included) -> LearnedPersonal:
     return fits.learn(included.sources)
 
 
-@dataclass(frozen=True)
 class _NoItemUnits(PersonalUnits):
     """Units whose item features are 0."""
 
     @cached_property
     def _tables(self) -> Floats:
-        return np.zeros_like(self.shared.tables(self._items[0]))
+        return np.zeros_like(self.shared.tables(self._items))
 
 
 class _NoItemFits(PersonalFits):
-    def units(self, sources: int) -> PersonalUnits:
-        units = super().units(sources)
-        return _NoItemUnits(**{own.name: getattr(units, own.name) for own in fields(PersonalUnits)})
+    kind = _NoItemUnits

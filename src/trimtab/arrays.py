@@ -84,7 +84,7 @@ def read_only(array: Any) -> Any:
     return view
 
 
-def find_positions(known: Codes, wanted: Codes) -> Codes:
+def find_positions(known: Codes | Ints, wanted: Codes | Ints) -> Codes:
     """Return the position in `known` of each wanted code, or -1 if it is not there."""
     size = int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1
     positions = np.full(size, -1, np.int32)

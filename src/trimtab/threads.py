@@ -33,16 +33,22 @@ def ranges(n: int, parts: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def run_ranges(kernel: Callable[..., Any], n: int, *arrays: Any) -> list[Any]:
-    """Call `kernel(start, stop, *arrays)` on each range of 0..n, one per thread; keep the order."""
-    parts = ranges(n, thread_count() if n >= LEAST_SPLIT else 1)
-    if len(parts) == 1:
-        return [kernel(0, n, *arrays)]
+def run_ranges(
+    kernel: Callable[..., Any], n: int, *arrays: Any, n_ranges: int | None = None
+) -> list[Any]:
+    """Call `kernel(start, stop, *arrays)` on ranges of 0..n, on several threads; keep the order.
+
+    There is one range per thread, or a fixed number of them where sums depend on it.
+    """
+    n_threads = thread_count()
+    parts = ranges(n, n_ranges or (n_threads if n >= LEAST_SPLIT else 1))
+    if min(len(parts), n_threads) == 1:
+        return [kernel(start, stop, *arrays) for start, stop in parts]
     # Numba asks for numpy.ma, which NumPy imports when first asked. A thread that asks just as
     # another one finishes that import fails with a RecursionError.
     import numpy.ma  # noqa: F401
 
-    with ThreadPoolExecutor(len(parts)) as pool:
+    with ThreadPoolExecutor(min(len(parts), n_threads)) as pool:
         jobs = [pool.submit(kernel, start, stop, *arrays) for start, stop in parts]
         return [job.result() for job in jobs]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from trimtab.learn.coded_part import Reading, SharedTables, is_by_user
+from trimtab.learn.coded_part import Reading, is_by_user
 from trimtab.learn.counted import Counted, count_tables
 from trimtab.learn.learners import divide
 from trimtab.learn.sales import WEEK, Events, Grid, History, count_sales, history_before
@@ -41,7 +41,7 @@ def count(
 
 def divided(
     recs: Any, recent: Any, learner: Any = DEFAULT, duplicates: str = "error", **tables: Any
-) -> tuple[Any, SharedTables, Reading]:
+) -> tuple[Any, dict[str, Any], Reading]:
     """All users in one part, the other tables, and how they are read."""
     return divide(learner, duplicates, recs=recs, recent=recent, **tables)
 
@@ -73,7 +73,7 @@ def _users(table: pa.Table) -> Any:
     return table[USER].to_numpy(zero_copy_only=False)
 
 
-def _count(learner: Any, parts: Any, shared: SharedTables, reading: Reading) -> Counted:
+def _count(learner: Any, parts: Any, shared: dict[str, Any], reading: Reading) -> Counted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tt.TrimtabWarning)
         return count_tables(learner.biases, parts, shared, reading)

@@ -15,9 +15,8 @@ from changed_tables import as_dates
 from counted_tables import count
 from dated_shop import FIRST, TODAY, DatedShop, W
 from trimtab.errors import GuardWarning
-from trimtab.learn.features import features_as_of, weighted_quantiles
+from trimtab.learn.features import AS_OF, make_features, weighted_quantiles
 from trimtab.learn.held_out import Lifts, forecast_lift
-from trimtab.learn.sales import History
 from trimtab.tables.times import DAY
 
 
@@ -61,9 +60,9 @@ def test_features_of_a_window_know_nothing_of_its_purchases(shop):
     changed = shop.recent.set_column(1, "item_id", pa.array(items))
     one, other = (_histories(shop.recs, recent, shop.history) for recent in (shop.recent, changed))
     for before, again in zip(one.before, other.before, strict=True):
-        for name, column in vars(before).items():
-            assert column.tolist() == vars(again)[name].tolist()
-    assert one.now.window.tolist() != other.now.window.tolist()
+        for name, column in before.items():
+            assert column.tolist() == again[name].tolist()
+    assert one.now["window"].tolist() != other.now["window"].tolist()
 
 
 def test_now_and_each_window_are_counted_from_the_whole_log(shop):
@@ -73,10 +72,10 @@ def test_now_and_each_window_are_counted_from_the_whole_log(shop):
     without = _histories(shop.recs, shop.recent, early)
     days = _visits(shop.events(FIRST, (TODAY - FIRST).days), found.starts[0])
     assert found.window_ticks == W
-    assert float(found.now.long.sum()) == days
+    assert float(found.now["long"].sum()) == days
     for one, other in zip((*found.before, found.now), (*without.before, without.now), strict=True):
-        assert one.long.tolist() == other.long.tolist()
-        assert one.window.tolist() == other.window.tolist()
+        assert one["long"].tolist() == other["long"].tolist()
+        assert one["window"].tolist() == other["window"].tolist()
 
 
 def _visits(events: pa.Table, start: int) -> int:
@@ -118,30 +117,19 @@ def test_dates_are_whole_days(shop):
     found = _histories(shop.recs, as_dates(shop.recent), as_dates(shop.history))
     exact = _histories(shop.recs, shop.recent, shop.history)
     assert found.window_ticks == W
-    assert found.now.buyers.tolist() == exact.now.buyers.tolist()
-
-
-def test_four_rows_are_too_little_to_tell():
-    recs = pa.table({"user_id": [1, 1, 2, 2], "item_id": [7, 8, 7, 8], "score": [3.0, 2, 3, 2]})
-    recent = pa.table({"user_id": [1, 2], "item_id": [8, 8]})
-    with pytest.warns(GuardWarning, match="too little to tell: 2 users .* at least 10"):
-        bias = tt.BiasLearner(k=1).fit(recs, recent)
-    assert not bias.bias.any()
-    summary = bias.summary
-    assert summary.forecast is summary.forecast_low is summary.forecast_high is None
+    assert found.now["buyers"].tolist() == exact.now["buyers"].tolist()
 
 
 # Formulas ---------------------------------------------------------------------------------------
 
 
 def test_features_by_hand():
-    history = History(
-        long=np.array([8.0, 2.0]), buyers=np.array([4.0, 2.0]), again=np.array([4.0, 0.0]),
-        quarter=np.array([6.0, 0.0]), month=np.array([6.0, 0.0]),
-        week=np.array([3.0, 0.0]), window=np.array([1.0, 0.0]),
-        since=np.array([0.0, 120.0]), age=np.array([200.0, 130.0]),
-    )  # fmt: skip
-    found = features_as_of(history, np.array([5.0, 5.0]), np.array([9.0, 1.0]))
+    columns = {
+        "long": [8, 2], "buyers": [4, 2], "again": [4, 0], "quarter": [6, 0], "month": [6, 0],
+        "week": [3, 0], "window": [1, 0], "since": [0, 120], "age": [200, 130], "bought": [1, 0],
+        "listed": [5, 5], "shown": [9, 1],
+    }  # fmt: skip
+    found = make_features(AS_OF, {name: np.array(own, float) for name, own in columns.items()})
     share = 8.5 / 11
     assert found["long_run_share"][0] == pytest.approx(np.log(share))
     quarter = (6 + 20 * share) / 26
@@ -163,14 +151,13 @@ def test_features_by_hand():
 def test_twice_the_sales_in_every_item_change_no_order():
     """Shares and rates: a shop of twice the size has nearly the same features."""
     random = np.random.default_rng(1)
-    counts = {name: random.poisson(200, 50).astype(float) for name in ("long", "quarter", "month")}
-    history = History(**counts, week=counts["month"], window=counts["month"], since=np.zeros(50),
-                      age=np.ones(50))  # fmt: skip
-    larger = History(**{name: 2 * column for name, column in vars(history).items()
-                        if name in ("long", "quarter", "month", "week", "window")},
-                     since=np.zeros(50), age=np.ones(50))  # fmt: skip
-    listed, shown = np.full(50, 1000.0), np.full(50, 500.0)
-    one, two = features_as_of(history, listed, shown), features_as_of(larger, listed, shown)
+    known = {name: random.poisson(200, 50).astype(float) for name in ("long", "quarter", "month")}
+    known |= dict.fromkeys(("week", "window", "bought"), known["month"])
+    same = {"listed": 1000.0, "shown": 500.0, "since": 0.0, "age": 1.0}
+    same = {name: np.full(50, value) for name, value in same.items()}
+    larger = {name: 2 * column for name, column in known.items()}
+    one, two = (make_features(AS_OF, own | same) for own in (known, larger))
+    assert len(one) == 9
     for name, column in one.items():
         assert two[name] == pytest.approx(column, abs=0.02), name
 
@@ -225,9 +212,7 @@ def test_a_forecast_by_hand():
 
 
 def test_where_the_interval_holds_zero_there_is_no_number():
-    clear, unclear = (
-        forecast_lift(_lifts(gains, 0.5), True, 3) for gains in ([0.2, 0.2, 0.2], [0.0, 0.0, 0.5])
-    )
+    clear, unclear = forecast([0.2, 0.2, 0.2]), forecast([0.0, 0.0, 0.5])
     assert clear.figures()[1] > 0
     assert list(clear.interval()) == clear.figures()
     assert unclear.figures()[1] < 0 < unclear.lift
@@ -245,35 +230,35 @@ def test_gains_over_an_engine_near_zero_stay_on_a_stable_scale():
     assert found.z_score < np.sqrt(20) + 1e-6  # twenty users gained, none lost
 
 
+def forecast(gains: list[float], by_window: bool = True, as_of: bool = True, days: int = 3):
+    return forecast_lift(_lifts(gains, 0.5, by_window), as_of, days)
+
+
 def test_one_day_says_nothing_of_other_days():
-    told = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 3)
-    untold = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 1)
+    told, untold = (forecast([0.2] * 4, by_window=False, days=days) for days in (3, 1))
     assert untold.is_clear()
     assert (told.interval()[0] is None, untold.interval()[0]) == (False, None)
-    assert forecast_lift(_lifts([0.2] * 4, 0.5), True, 1).interval()[0] is not None
+    assert forecast([0.2] * 4, days=1).interval()[0] is not None
 
 
 def test_a_lift_that_varies_more_between_windows_has_a_wider_interval():
-    steady, varied = (
-        forecast_lift(_lifts(gains, 0.5), True, 3) for gains in ([0.2, 0.2, 0.2], [0.0, 0.2, 0.4])
-    )
+    steady, varied = forecast([0.2, 0.2, 0.2]), forecast([0.0, 0.2, 0.4])
     assert varied.lift == pytest.approx(steady.lift)
     assert varied.error > 1.5 * steady.error
     assert varied.supported_share(1000) < steady.supported_share(1000)
 
 
 def test_few_users_support_less():
-    clear = forecast_lift(_lifts([0.2, 0.2, 0.2], 0.5), True, 3)
+    clear = forecast([0.2, 0.2, 0.2])
     assert clear.supported_share(20) < clear.supported_share(200) < clear.supported_share(20_000)
-    assert forecast_lift(_lifts([-0.1, 0.0, 0.05], 0.5), True, 3).supported_share(10**6) == 0.0
+    assert forecast([-0.1, 0.0, 0.05]).supported_share(10**6) == 0.0
     just = clear._replace(z_score=2.0)
     assert (just.is_clear(20), just.is_clear(200)) == (False, True)
 
 
 def test_users_of_one_window_say_less_of_other_days():
-    windows = forecast_lift(_lifts([0.2] * 4, 0.5), True, 3)
-    users = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), True, 3)
-    untimed = forecast_lift(_lifts([0.2] * 4, 0.5, by_window=False), False, 3)
+    windows, users = (forecast([0.2] * 4, by_window=by_window) for by_window in (True, False))
+    untimed = forecast([0.2] * 4, by_window=False, as_of=False)
     assert windows.error < users.error < untimed.error
     assert users.lift < windows.lift < untimed.lift == pytest.approx(0.2, abs=1e-6)
     assert (windows.n_windows, users.n_windows, untimed.n_windows) == (4, 0, 0)

@@ -14,10 +14,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,21 +45,18 @@ def change(table: pa.Table, name: str, *values: Any, kind: Any = None) -> pa.Tab
     return with_column(table, name, pa.array([*values, *rest], kind))
 
 
-@dataclass
-class Case:
+class Case(NamedTuple):
     """Tables and settings that must be refused, and the names and values of the message."""
 
+    command: str
     words: tuple[str, ...]
-    command: str = "fit"
-    error: type[Exception] = tt.DataError
-    tables: dict[str, pa.Table] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    error: type[Exception]
+    settings: dict[str, Any]
+    tables: dict[str, pa.Table]
 
 
-def refused(
-    command: str, words: str, *, settings=None, error: type[Exception] = tt.DataError, **tables
-) -> Case:
-    return Case(tuple(words.split(" | ")), command, error, tables, settings or {})
+def refused(command: str, words: str, *, settings=None, error=tt.DataError, **tables) -> Case:
+    return Case(command, tuple(words.split(" | ")), error, settings or {}, tables)
 
 
 fit, apply, evaluate = (partial(refused, command) for command in ("fit", "apply", "evaluate"))
@@ -118,40 +114,14 @@ CASES = {
     ),
 }  # fmt: skip
 MORE = {
-    "missing column in recent": fit(
-        "'user_id' | recent | customer, item_id",
-        recent=RECENT.rename_columns(["customer", "item_id"]),
-    ),
-    "missing column of weights": fit(
-        "'weight' | weights | user_id, w", weights=WEIGHTS.rename_columns(["user_id", "w"])
-    ),
-    "missing column of topk": evaluate(
-        "'score' | topk | user_id, item_id", topk=RECS.drop_columns("score")
-    ),
-    "missing column of exclude": apply(
-        "'item_id' | exclude", exclude=PAIRS.drop_columns("item_id")
-    ),
     "no purchases": fit("recent", recent=RECENT.slice(0, 0)),
     "nothing allowed": apply("allowed", allowed=PAIRS.slice(0, 0)),
     "infinite": apply(
         "'score' | recs | -inf | row 0", recs=change(RECS, "score", float("-inf"))
     ),
-    "missing user": fit("'user_id' | recent | 1 of 4", recent=change(RECENT, "user_id", None)),
-    "missing item": evaluate(
-        "'item_id' | truth | 1 of 4", truth=change(RECENT, "item_id", None)
-    ),
     "scores in words": fit("'score' | recs | string", recs=as_text(RECS, "score")),
     "a pair twice in apply": apply(
         "recs | user_id 1 | item_id 8", recs=change(RECS, "item_id", 8)
-    ),
-    "weights of another type": fit(
-        "'user_id' | integers | recs | strings | weights", weights=as_text(WEIGHTS, "user_id")
-    ),
-    "truth of another type": evaluate(
-        "'item_id' | integers | topk | strings | truth", truth=as_text(RECENT, "item_id")
-    ),
-    "pairs of another type": apply(
-        "'user_id' | integers | recs | strings | exclude", exclude=as_text(PAIRS, "user_id")
     ),
     "other users in truth": evaluate(
         "truth has user_id 91 | topk | user_id 1",
@@ -203,6 +173,25 @@ def test_python_refuses(name, bias):
         assert words in message
 
 
+def test_every_table_is_checked(bias):
+    """Columns that are missing, ids of another type than in the lists, and ids that are missing."""
+    for command, name, table in (
+        ("fit", "recent", RECENT), ("fit", "weights", WEIGHTS), ("apply", "exclude", PAIRS),
+        ("evaluate", "truth", RECENT), ("evaluate", "topk", RECS),
+    ):  # fmt: skip
+        for column in table.column_names:
+            damaged = [(table.drop_columns(column), (f"'{column}'", name))]
+            if column in ("user_id", "item_id"):
+                damaged.append((as_text(table, column), (f"'{column}'", "integers", "strings")))
+                damaged.append(
+                    (change(table, column, None), (f"'{column}'", name, "no value in 1 of"))
+                )
+            for other, words in damaged:
+                with pytest.raises(tt.DataError) as caught:
+                    run_in_python(refused(command, "", **{name: other}), bias)
+                assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
 def run_in_python(case: Case, bias: tt.ItemBias) -> Any:
     settings, tables = {"k": 2, **case.settings}, {**NEEDED[case.command], **case.tables}
     if case.command == "fit":
@@ -221,10 +210,10 @@ def test_evaluate_refuses_the_same_weights():
             tt.evaluate(RECS, RECENT, k=2, weights=weights)
 
 
-@pytest.mark.parametrize("frame", ["recs.parquet", {"user_id": [1]}, None, RECS["score"]])
-def test_something_other_than_a_frame(frame):
-    with pytest.raises(tt.DataError, match=f"recs .*{type(frame).__name__}"):
-        tt.BiasLearner(method="ascent", k=2).fit(frame, RECENT)
+def test_something_other_than_a_frame():
+    for frame in ("recs.parquet", {"user_id": [1]}, None, RECS["score"]):
+        with pytest.raises(tt.DataError, match=f"recs .*{type(frame).__name__}"):
+            tt.BiasLearner(method="ascent", k=2).fit(frame, RECENT)
 
 
 def test_a_pandas_column_of_mixed_types():
@@ -241,13 +230,13 @@ def test_two_columns_with_the_same_name():
         tt.BiasLearner(method="ascent", k=2).fit(twice, RECENT)
 
 
-@pytest.mark.parametrize("duplicates", ["first", None])
-def test_an_unknown_way_to_merge(duplicates, bias):
-    message = f"duplicates={duplicates!r}.* error, max, mean, sum"
-    with pytest.raises(tt.SettingError, match=message):
-        bias.apply(RECS, k=2, duplicates=duplicates)
-    with pytest.raises(tt.SettingError, match=message):
-        tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT, duplicates=duplicates)
+def test_an_unknown_way_to_merge(bias):
+    for duplicates in ("first", None):
+        message = f"duplicates={duplicates!r}.* error, max, mean, sum"
+        with pytest.raises(tt.SettingError, match=message):
+            bias.apply(RECS, k=2, duplicates=duplicates)
+        with pytest.raises(tt.SettingError, match=message):
+            tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT, duplicates=duplicates)
 
 
 # Warnings --------------------------------------------------------------------------------------
@@ -281,8 +270,7 @@ def test_a_tenth_in_common_is_enough():
 # On the command line ---------------------------------------------------------------------------
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """A command that ran in its own folder."""
 
     result: subprocess.CompletedProcess[str]
@@ -403,7 +391,7 @@ def jobs() -> dict[str, Callable[[Path], list[str]]]:
     """By name: a function that prepares a folder and returns the arguments of a command."""
     cases = dict(CASES)
     for name, (_, tables, k) in WARNINGS.items():
-        cases[name] = Case((), "fit", tables=tables, settings={"k": k})
+        cases[name] = fit("", settings={"k": k}, **tables)
     prepared = {name: partial(command_line, case) for name, case in cases.items()}
     return prepared | {name: prepare for name, (prepare, _) in FILES.items()}
 

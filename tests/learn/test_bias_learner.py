@@ -137,38 +137,36 @@ def test_a_large_penalty_keeps_all_biases_at_zero(tables):
 # Settings --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"k": 0}, "k=0"),
-        ({"k": 2.5}, "k=2.5"),
-        ({"k": 1_001}, "k=1001: must be between 1 and 1000"),
-        ({"k": "10"}, "k='10'"),
-        ({"k": True}, "k=True"),
-        ({"k": None}, "k=None"),
-        ({"metric": "mrr"}, "metric='mrr'.* acc, map, ndcg"),
-        ({"scale": "linear"}, "scale='linear'.* auto, additive, log, list"),
-        ({"unlisted": "floor"}, "unlisted='floor'.* never, zero"),
-        ({"penalty": -1}, "penalty=-1"),
-        ({"penalty": math.nan}, "penalty=nan"),
-        ({"penalty": None}, "penalty=None"),
-        ({"max_bias": math.inf}, "max_bias=inf"),
-        ({"max_bias": "none"}, "max_bias='none'"),
-        ({"exclude_unsold": "yes"}, "exclude_unsold='yes'"),
-        ({"exclude_unsold": 1}, "exclude_unsold=1"),
-        ({"max_cycles": 0}, "max_cycles=0"),
-        ({"min_updates": 1.5}, "min_updates=1.5"),
-        ({"min_support": -1}, "min_support=-1"),
-        ({"min_exposure": 0.5}, "min_exposure=0.5"),
-        ({"seed": "x"}, "seed='x'"),
-        ({"scale": "log", "unlisted": "zero"}, "unlisted='zero'.* scale='log'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, message):
-    with pytest.raises(tt.SettingError, match=message):
-        ascent(**settings)
-    with pytest.raises(tt.TrimtabError):
-        tt.BiasLearner.paper(**settings)
+REFUSED = [
+    ({"k": 0}, "k=0"),
+    ({"k": 2.5}, "k=2.5"),
+    ({"k": 1_001}, "k=1001: must be between 1 and 1000"),
+    ({"k": "10"}, "k='10'"),
+    ({"k": True}, "k=True"),
+    ({"k": None}, "k=None"),
+    ({"metric": "mrr"}, "metric='mrr'.* acc, map, ndcg"),
+    ({"scale": "linear"}, "scale='linear'.* auto, additive, log, list"),
+    ({"unlisted": "floor"}, "unlisted='floor'.* never, zero"),
+    ({"penalty": -1}, "penalty=-1"),
+    ({"penalty": math.nan}, "penalty=nan"),
+    ({"max_bias": math.inf}, "max_bias=inf"),
+    ({"max_bias": "none"}, "max_bias='none'"),
+    ({"exclude_unsold": 1}, "exclude_unsold=1"),
+    ({"max_cycles": 0}, "max_cycles=0"),
+    ({"min_updates": 1.5}, "min_updates=1.5"),
+    ({"min_support": -1}, "min_support=-1"),
+    ({"min_exposure": 0.5}, "min_exposure=0.5"),
+    ({"seed": "x"}, "seed='x'"),
+    ({"scale": "log", "unlisted": "zero"}, "unlisted='zero'.* scale='log'"),
+]
+
+
+def test_settings_out_of_range_are_refused():
+    for settings, message in REFUSED:
+        with pytest.raises(tt.SettingError, match=message):
+            ascent(**settings)
+        with pytest.raises(tt.TrimtabError):
+            tt.BiasLearner.paper(**settings)
 
 
 def test_settings_are_frozen():
@@ -192,24 +190,19 @@ def test_the_defaults():
     assert tt.BiasLearner().is_hierarchy
 
 
-@pytest.mark.parametrize("settings", [{"penalty": 0}, {"unlisted": "zero"}, {"max_cycles": None}])
-def test_a_setting_of_the_ascent_selects_the_ascent(settings):
-    assert not tt.BiasLearner(**settings).is_hierarchy
+def test_a_setting_of_the_ascent_selects_the_ascent():
     assert tt.BiasLearner(metric="acc", scale="additive", seed=4).is_hierarchy
-    (name,) = settings
-    with pytest.raises(tt.SettingError, match=f"{name}.*method='hierarchy'"):
-        tt.BiasLearner(method="hierarchy", **settings)
+    for name, value in {"penalty": 0, "unlisted": "zero", "max_cycles": None}.items():
+        assert not tt.BiasLearner(**{name: value}).is_hierarchy
+        with pytest.raises(tt.SettingError, match=f"{name}.*method='hierarchy'"):
+            tt.BiasLearner(method="hierarchy", **{name: value})
 
 
 def test_the_papers_settings():
-    paper = tt.BiasLearner.paper()
-    assert paper == tt.BiasLearner(
+    assert tt.BiasLearner.paper() == tt.BiasLearner(
         k=10, metric="ndcg", method="ascent", unlisted="zero", penalty=0, max_bias=None,
         exclude_unsold=True,
     )  # fmt: skip
-
-
-def test_the_papers_settings_can_be_overridden():
     learner = tt.BiasLearner.paper(5, "map", unlisted="never", penalty=0.5)
     assert (learner.k, learner.metric, learner.unlisted) == (5, "map", "never")
     assert (learner.penalty, learner.exclude_unsold) == (0.5, True)
@@ -382,29 +375,24 @@ class Screen(io.StringIO):
 
 
 def test_the_bar_appears_on_stderr_only_for_long_fits(monkeypatch):
-    monkeypatch.setattr("trimtab.progress._PATIENCE", 0.0)
-    monkeypatch.setenv("TERM", "xterm")
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
+    with progress_reporter(True, 2) as report:
+        report(1, 5, 10)
+    assert screen.getvalue() == ""  # a short fit shows no bar
+    monkeypatch.setattr("trimtab.progress._PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
     with progress_reporter(True, 2) as report:
         report(1, 5, 10)
         report(2, 10, 10)
     assert "learning, cycle 2" in screen.getvalue()
-    with progress_reporter(None, 2) as report:
-        assert report is not None
-    with progress_reporter(False, 2) as report:
-        assert report is None
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress_reporter(None, 2) as report:
-        assert report is None  # not a terminal
-
-
-def test_a_short_fit_shows_no_bar(monkeypatch):
-    screen = Screen()
-    monkeypatch.setattr(sys, "stderr", screen)
-    with progress_reporter(True, 2) as report:
-        report(1, 5, 10)
-    assert screen.getvalue() == ""
+    file = io.StringIO()
+    for stream, wanted, shows in (
+        (screen, None, True), (screen, False, False), (file, None, False)
+    ):  # fmt: skip
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress_reporter(wanted, 2) as report:
+            assert (report is not None) == shows
 
 
 # Other inputs --------------------------------------------------------------------------
@@ -412,9 +400,8 @@ def test_a_short_fit_shows_no_bar(monkeypatch):
 
 def test_the_window_is_described(tables):
     recs, recent = tables
-    assert ascent().fit(recs, recent).window == {
-        "rows": len(recent), "first": None, "last": None,
-    }  # fmt: skip
+    expected = {"rows": len(recent), "first": None, "last": None}
+    assert ascent().fit(recs, recent).window == expected
     days = np.datetime64("2026-11-01T06") + np.arange(len(recent)).astype("m8[s]")
     dated = recent.append_column("timestamp", pa.array(days[::-1]))
     window = ascent().fit(recs, dated).window

@@ -5,21 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.learn.features import features_of_window
-from trimtab.learn.sales import History
+from trimtab.learn.features import OF_WINDOW, make_features
 
 
 def test_features_by_hand():
-    bought, listed = np.array([6.0, 2.0, 0.0, 2.0]), np.array([40.0, 40.0, 20.0, 0.0])
-    history = History(
-        long=np.array([50.0, 30.0, 20.0, 0.0]),
-        buyers=np.array([40.0, 30.0, 10.0, 0.0]),
-        again=np.array([10.0, 0.0, 10.0, 0.0]),
-        month=np.array([9.0, 0.0, 1.0, 0.0]),
-        week=np.array([3.0, 0.0, 0.0, 0.0]),
-        since=np.array([0.0, 40.0, 8.0, 400.0]),
-    )
-    table = features_of_window(history, bought, listed)
+    columns = {
+        "bought": [6, 2, 0, 2], "listed": [40, 40, 20, 0], "long": [50, 30, 20, 0],
+        "again": [10, 0, 10, 0], "month": [9, 0, 1, 0], "week": [3, 0, 0, 0],
+        "since": [0, 40, 8, 400],
+    }  # fmt: skip
+    known = {name: np.array(own, float) for name, own in columns.items()}
+    table = make_features(OF_WINDOW, known)
     rate = 8 / 100  # purchases per listed item
     expected = {
         "bought_per_listed": [
@@ -37,4 +33,5 @@ def test_features_by_hand():
     for name, values in expected.items():
         assert np.exp(table[name]) == pytest.approx(values), name
     assert table["share_difference"] == pytest.approx([100.0, -100.0, -200.0, 200.0])
-    assert list(features_of_window(None, bought, listed)) == ["bought_per_listed", "recent_sales"]
+    window = {name: known[name] for name in ("bought", "listed")}
+    assert list(make_features(OF_WINDOW, window)) == ["bought_per_listed", "recent_sales"]

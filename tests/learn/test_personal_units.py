@@ -17,7 +17,7 @@ from trimtab.learn import personal_units
 from trimtab.learn.bias_fit import BiasFit, fit_biases
 from trimtab.learn.counted import Counted
 from trimtab.learn.personal_units import lists_hold_own, sample_units, widen_units
-from trimtab.learn.units import LearningUnits
+from trimtab.learn.units import Units
 from trimtab.tables.times import DAY
 from trimtab.tables.vocabulary import Vocabulary
 
@@ -29,7 +29,7 @@ def prepare(shop: RepeatShop) -> tuple[BiasFit, Counted]:
         return fit_biases(tt.BiasLearner(), counted, None), counted
 
 
-def users_of(shop: RepeatShop, sampled: LearningUnits) -> list[int]:
+def users_of(shop: RepeatShop, sampled: Units) -> list[int]:
     """The user of each unit, found by the hash of the id."""
     ids = np.unique(shop.recs["user_id"].to_numpy())
     by_hash = dict(zip(Vocabulary(ids).hashes().tolist(), ids.tolist(), strict=True))
@@ -106,7 +106,7 @@ def widen_all(fit: BiasFit, counted: Counted) -> list[np.ndarray]:
     return [sampled.hashes, *wide.lists[:2], wide.sources, wide.terms]
 
 
-def keys_of(sampled: LearningUnits) -> list[tuple[int, int]]:
+def keys_of(sampled: Units) -> list[tuple[int, int]]:
     return list(zip(sampled.hashes.tolist(), sampled.windows.tolist(), strict=True))
 
 

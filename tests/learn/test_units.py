@@ -97,7 +97,7 @@ def samples(counted: Counted, share: float = 0.5) -> list[dict]:
         bought = learning.bought.items[slice(*learning.bought.indptr[unit : unit + 2])]
         rows = np.flatnonzero(events.users == learning.users[unit])
         log = zip(events.items[rows].tolist(), events.times[rows].tolist(), strict=True)
-        found[1][key] = bought.tolist(), learning.weights[unit], sorted(log)
+        found[1][key] = bought.tolist(), learning.gains[unit], sorted(log)
     return found
 
 
@@ -133,12 +133,8 @@ def in_order(counts: Counts) -> list[object]:
     """All counts, with gathered scores in the order of their values."""
     order = np.lexsort((counts.is_full, *counts.ends.T))
     counts = counts._replace(ends=counts.ends[order], is_full=counts.is_full[order])
-    return [
-        [np.asarray(part).tolist() for part in own]
-        if isinstance(own, tuple)
-        else np.asarray(own).tolist()
-        for own in counts
-    ]
+    columns = (own if isinstance(own, tuple) else [own] for own in counts)
+    return [[np.asarray(part).tolist() for part in own] for own in columns]
 
 
 def test_counts_of_any_parts_are_equal(tables):

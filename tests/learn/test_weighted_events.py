@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -82,37 +83,19 @@ def test_the_summary_is_what_evaluate_finds(shop, metric):
 # What changes nothing ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weight", [1.0, 7.3])
-def test_equal_weights_change_no_byte_of_biases(dated, weight, tmp_path):
-    for name, learner in {
-        "hierarchy": tt.BiasLearner(),
-        "paper": tt.BiasLearner.paper(max_cycles=1),
-    }.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+def test_equal_weights_change_no_byte(dated, tmp_path):
+    """Also if only one table has them: a missing column counts as 1."""
+    for number, (learner, recent, history) in enumerate((
+        (tt.BiasLearner(), 7.3, 7.3), (tt.BiasLearner(), 1.0, None),
+        (tt.BiasLearner.paper(max_cycles=1), 7.3, 7.3), (tt.RerankLearner(), 1.0, 1.0),
+    )):  # fmt: skip
+        tables = {"recent": (dated.recent, recent), "history": (dated.history, history)}
+        given = {n: t if w is None else add_weight(t, w) for n, (t, w) in tables.items()}
+        with warnings.catch_warnings(action="ignore"):
             plain = learner.fit(dated.recs, dated.recent, history=dated.history)
-            weighed = learner.fit(
-                dated.recs, add_weight(dated.recent, weight),
-                history=add_weight(dated.history, weight),
-            )  # fmt: skip
-        assert files_of(plain, tmp_path / name) == files_of(weighed, tmp_path / f"{name}-weighed")
-
-
-def test_weights_of_1_change_no_byte_of_a_reranker(dated, tmp_path):
-    learner = tt.RerankLearner()
-    plain = learner.fit(dated.recs, dated.recent, history=dated.history)
-    ones = learner.fit(
-        dated.recs, add_weight(dated.recent, 1), history=add_weight(dated.history, 1)
-    )
-    assert files_of(plain, tmp_path / "plain") == files_of(ones, tmp_path / "ones")
-
-
-def test_a_missing_column_counts_as_1(dated, bytes_of):
-    learner, ones = tt.BiasLearner(), add_weight(dated.recent, 1.0)
-    plain = learner.fit(dated.recs, dated.recent, history=dated.history)
-    assert bytes_of(learner.fit(dated.recs, ones, history=dated.history).table()) == bytes_of(
-        plain.table()
-    )
+            weighed = learner.fit(dated.recs, **given)
+        expected = files_of(plain, tmp_path / f"{number}")
+        assert files_of(weighed, tmp_path / f"{number}-weighed") == expected
 
 
 def test_only_ratios_of_weights_count(shop, learned, bytes_of):
@@ -170,25 +153,24 @@ def test_relevance_and_sales_by_hand():
 # What is refused ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["recent", "history"])
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        (-2.0, "column 'weight' of {} has -2: the weight of an event must be at least 0"),
-        (math.nan, "column 'weight' of {} has nan in row 3 (from 0): it must be finite"),
-        (None, "column 'weight' of {} has no value in 1 of"),
-        ("1", "column 'weight' of {} holds string: it must be numeric"),
-        (0.0, "column 'weight' of {} is 0 in every row"),
-    ],
-)
-def test_bad_weights_are_refused(dated, table, weight, message):
-    tables = {"recent": dated.recent, "history": dated.history}
-    n = tables[table].num_rows
-    column = [weight] * n if weight in (0.0, "1") else [1.0] * 3 + [weight] + [1.0] * (n - 4)
-    tables[table] = tables[table].append_column("weight", pa.array(column))
-    with pytest.raises(DataError) as caught:
-        tt.BiasLearner().fit(dated.recs, tables["recent"], history=tables["history"])
-    assert message.format(table) in str(caught.value)
+BAD = [
+    (-2.0, "column 'weight' of {} has -2: the weight of an event must be at least 0"),
+    (math.nan, "column 'weight' of {} has nan in row 3 (from 0): it must be finite"),
+    (None, "column 'weight' of {} has no value in 1 of"),
+    ("1", "column 'weight' of {} holds string: it must be numeric"),
+    (0.0, "column 'weight' of {} is 0 in every row"),
+]
+
+
+def test_bad_weights_are_refused(dated):
+    for table, (weight, message) in product(("recent", "history"), BAD):
+        tables = {"recent": dated.recent, "history": dated.history}
+        n = tables[table].num_rows
+        column = [weight] * n if weight in (0.0, "1") else [1.0] * 3 + [weight] + [1.0] * (n - 4)
+        tables[table] = tables[table].append_column("weight", pa.array(column))
+        with pytest.raises(DataError) as caught:
+            tt.BiasLearner().fit(dated.recs, **tables)
+        assert message.format(table) in str(caught.value)
 
 
 def test_the_ascent_refuses_different_weights(shop):

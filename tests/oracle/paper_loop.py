@@ -11,7 +11,7 @@ b = t_p - a.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,11 +33,8 @@ class Units(NamedTuple):
     first: int  # the first slot with a step: k - 1 for ACC, otherwise 0
     counts_hits_above: bool
     reaches_unlisted: bool
-    indptr: Ints
-    items: Codes
-    scores: Floats
-    bought_indptr: Ints
-    bought_items: Codes
+    lists: Lists
+    bought: Sets
     hit_values: Ints  # [unit, slot], in quanta; 0 in slot k
     top_scores: Floats  # [unit, slot], k + 1 slots
     top_items: Codes
@@ -99,47 +96,33 @@ def _contains(items, low, high, item):
 def _rank(units, offset, unit):
     """Rank a unit from scratch."""
     n = 0
-    low = units.indptr[unit]
-    high = units.indptr[unit + 1]
+    low = units.lists.indptr[unit]
+    high = units.lists.indptr[unit + 1]
     for e in range(low, high):
-        item = units.items[e]
+        item = units.lists.items[e]
         if offset[item] > -np.inf:
-            n = _insert(units, unit, n, units.scores[e] + offset[item], item)
+            n = _insert(units, unit, n, units.lists.scores[e] + offset[item], item)
     for r in range(units.counts[0]):
         item = units.raised[r]
         if n > units.k and offset[item] < units.top_scores[unit, units.k]:
             break
-        if not _contains(units.items, low, high, item):
+        if not _contains(units.lists.items, low, high, item):
             n = _insert(units, unit, n, offset[item], item)
     units.lengths[unit] = n
-    bought_low = units.bought_indptr[unit]
-    bought_high = units.bought_indptr[unit + 1]
+    bought_low = units.bought.indptr[unit]
+    bought_high = units.bought.indptr[unit + 1]
     for p in range(n):
         item = units.top_items[unit, p]
-        units.top_bought[unit, p] = _contains(units.bought_items, bought_low, bought_high, item)
+        units.top_bought[unit, p] = _contains(units.bought.items, bought_low, bought_high, item)
 
 
 @helper
-def _change_raised(units, offset, item, old, new):
-    """Update the raised items, by bias descending, then item ascending."""
-    raised = units.raised
-    n = units.counts[0]
-    if old > 0:
-        p = 0
-        while raised[p] != item:
-            p += 1
-        raised[p : n - 1] = raised[p + 1 : n].copy()
-        n -= 1
-    if new > 0:
-        p = n
-        while p > 0 and (
-            offset[raised[p - 1]] < new or (offset[raised[p - 1]] == new and raised[p - 1] > item)
-        ):
-            raised[p] = raised[p - 1]
-            p -= 1
-        raised[p] = item
-        n += 1
-    units.counts[0] = n
+def _change_raised(units, offset):
+    """Find the raised items again."""
+    raised = np.flatnonzero(offset > 0)
+    units.counts[0] = len(raised)
+    order = np.argsort(-offset[raised], kind="mergesort")  # of equals the first item
+    units.raised[: len(raised)] = raised[order]
 
 
 @helper
@@ -266,18 +249,9 @@ def _rank_again(units, offset, item, curve):
 
 @kernel
 def visit_all(
-    units,
-    columns,
-    curve,
-    order,
-    cycles,
-    offset,
-    cap,
-    margin,
-    penalty_rate,
-    magnitudes,
+    units, columns, curve, order, cycles, offset, cap, margin, penalty_rate, magnitudes,
     keep_zero_steps,
-):
+):  # fmt: skip
     """Give each candidate in turn its best bias, `cycles` times; changes `offset`.
 
     Args:
@@ -293,6 +267,8 @@ def visit_all(
         magnitudes: largest |score| and largest |bias| so far; changed.
         keep_zero_steps: whether breakpoints that change nothing are sorted too, as in the paper.
     """
+    if units.reaches_unlisted:
+        _change_raised(units, offset)
     for unit in range(len(units.lengths)):
         _rank(units, offset, unit)
     for _ in range(cycles):
@@ -307,62 +283,40 @@ def visit_all(
                 offset[item] = best
                 magnitudes[1] = max(magnitudes[1], abs(best))
                 if units.reaches_unlisted:
-                    _change_raised(units, offset, item, bias, best)
+                    _change_raised(units, offset)
                 _rank_again(units, offset, item, curve)
 
 
-def _keep_rows(indptr: Ints, kept: Ints) -> tuple[Ints, Ints]:
-    """The `indptr` of the rows kept, and where their entries are."""
-    sizes = np.diff(indptr)[kept]
-    new = np.concatenate([[0], np.cumsum(sizes)])
-    return new, np.arange(new[-1]) + np.repeat(indptr[kept] - new[:-1], sizes)
-
-
-def _by_item(indptr: Ints, items: Codes, n_items: int) -> tuple[Ints, Codes, Ints]:
-    """By item: `indptr`, units, and where their entries are."""
-    entries = np.argsort(items, kind="stable")
-    units = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-    counts = np.bincount(items, minlength=n_items)
-    return np.concatenate([[0], np.cumsum(counts)]), units[entries], entries
+def _make_columns(lists: Lists, bought: Sets, n_items: int) -> Columns:
+    columns: list[Any] = []
+    for own in (lists, bought):
+        entries = np.argsort(own.items, kind="stable")
+        units = np.repeat(np.arange(own.n_units, dtype=np.int32), np.diff(own.indptr))
+        ends = np.cumsum(np.bincount(own.items, minlength=n_items))
+        columns += [np.concatenate([[0], ends]), units[entries]]
+        columns += [own.scores[entries]] if isinstance(own, Lists) else []
+    return Columns(*columns)
 
 
 def _make_units(
-    lists: Lists,
-    bought: Sets,
-    n_items: int,
-    settings: LearnerSettings,
-    hit_values: Ints,
-    offset: Floats,
+    lists: Lists, bought: Sets, n_items: int, settings: LearnerSettings, hit_values: Ints
 ) -> Units:
     n_units, k = lists.n_units, settings.k
-    reaches_unlisted = settings.unlisted == "zero"
-    raised = np.flatnonzero(offset > 0) if reaches_unlisted else np.empty(0, np.int64)
-    room = np.zeros(n_items, np.int32)
-    room[: len(raised)] = raised[np.argsort(-offset[raised], kind="stable")]
     return Units(
         k=k,
         first=k - 1 if settings.metric == "acc" else 0,
         counts_hits_above=settings.metric == "map",
-        reaches_unlisted=reaches_unlisted,
-        indptr=lists.indptr,
-        items=lists.items,
-        scores=lists.scores,
-        bought_indptr=bought.indptr,
-        bought_items=bought.items,
+        reaches_unlisted=settings.unlisted == "zero",
+        lists=lists,
+        bought=bought,
         hit_values=hit_values,
         top_scores=np.empty((n_units, k + 1)),
         top_items=np.empty((n_units, k + 1), np.int32),
         top_bought=np.empty((n_units, k + 1), np.bool_),
         lengths=np.zeros(n_units, np.int32),
-        raised=room,
-        counts=np.array([len(raised)]),
+        raised=np.empty(n_items, np.int32),
+        counts=np.zeros(1, np.int64),
     )
-
-
-def _make_columns(lists: Lists, bought: Sets, n_items: int) -> Columns:
-    indptr, listers, entries = _by_item(lists.indptr, lists.items, n_items)
-    buyers_indptr, buyers, _ = _by_item(bought.indptr, bought.items, n_items)
-    return Columns(indptr, listers, lists.scores[entries], buyers_indptr, buyers)
 
 
 def _make_curve(n_units: int, k: int) -> Curve:
@@ -379,18 +333,10 @@ def _make_curve(n_units: int, k: int) -> Curve:
 
 
 def ascend_by_paper_loop(
-    lists: Lists,
-    bought: Sets,
-    n_items: int,
-    settings: LearnerSettings,
-    order: Codes,
-    unit: float,
-    excluded: Flags,
-    weights: Floats | None = None,
-    start: Floats | None = None,
-    cycles: int = 2,
+    lists: Lists, bought: Sets, n_items: int, settings: LearnerSettings, order: Codes, unit: float,
+    excluded: Flags, weights: Floats | None = None, start: Floats | None = None, cycles: int = 2,
     keep_zero_steps: bool = True,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """The biases of `ascend`, to the byte, at the cost of the paper's loop.
 
     Args:
@@ -421,11 +367,8 @@ def ascend_by_paper_loop(
     hit_values = np.rint(weight_of[kept, None] * table[np.minimum(k, n_bought[kept])]).astype(
         np.int64
     )
-    indptr, entries = _keep_rows(lists.indptr, kept)
-    lists = Lists(indptr, lists.items[entries], lists.scores[entries])
-    indptr, entries = _keep_rows(bought.indptr, kept)
-    bought = Sets(indptr, bought.items[entries])
-    units = _make_units(lists, bought, n_items, settings, hit_values, offset)
+    lists, bought = lists.take(kept), bought.take(kept)
+    units = _make_units(lists, bought, n_items, settings, hit_values)
     visit_all(
         units, _make_columns(lists, bought, n_items), _make_curve(len(kept), k), order, cycles,
         offset, cap, MARGIN * unit, settings.penalty / unit * quanta, magnitudes, keep_zero_steps,

@@ -32,12 +32,10 @@ class Case:
     def units(self) -> tuple[Unit, ...]:
         units = []
         for u in range(self.lists.n_units):
-            row = slice(self.lists.indptr[u], self.lists.indptr[u + 1])
-            bought = self.bought.items[self.bought.indptr[u] : self.bought.indptr[u + 1]]
-            scores = self.lists.scores[row].tolist()
-            listed = zip(self.lists.items[row].tolist(), scores, strict=True)
+            lists, bought = self.lists.take([u]), self.bought.take([u])
+            listed = dict(zip(lists.items.tolist(), lists.scores.tolist(), strict=True))
             weight = 1.0 if self.weights is None else float(self.weights[u])
-            units.append(Unit(dict(listed), frozenset(bought.tolist()), weight))
+            units.append(Unit(listed, frozenset(bought.items.tolist()), weight))
         return tuple(units)
 
     def solve(self) -> Solution:
@@ -77,23 +75,15 @@ class Case:
         rows = [rng.permutation(np.arange(*self.lists.indptr[[u, u + 1]])) for u in order]
         sets = [np.arange(*self.bought.indptr[[u, u + 1]]) for u in order]
         entries, chosen = np.concatenate(rows), np.concatenate(sets)
-        lists = Lists(
-            ends_of(rows), self.lists.items[entries].copy(), self.lists.scores[entries].copy()
-        )
-        return replace(
-            self,
-            lists=lists,
-            bought=Sets(ends_of(sets), self.bought.items[chosen].copy()),
-            weights=None if self.weights is None else self.weights[order],
-        )
+        lists = Lists(ends_of(rows), self.lists.items[entries], self.lists.scores[entries])
+        bought = Sets(ends_of(sets), self.bought.items[chosen])
+        weights = None if self.weights is None else self.weights[order]
+        return replace(self, lists=lists, bought=bought, weights=weights)
 
     def scaled(self, factor: float) -> Case:
         """The same problem with scores and starting biases times a factor."""
-        return replace(
-            self,
-            lists=self.lists._replace(scores=self.lists.scores * factor),
-            start=None if self.start is None else self.start * factor,
-        )
+        lists = self.lists._replace(scores=self.lists.scores * factor)
+        return replace(self, lists=lists, start=None if self.start is None else self.start * factor)
 
 
 def ends_of(rows: list) -> np.ndarray:
@@ -104,21 +94,28 @@ def to_csr(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return ends_of(rows), np.array([i for row in rows for i in row], np.int32)
 
 
+def case_of(lists: list, scores: list, bought: list, n_items: int, *rest) -> Case:
+    indptr, items = to_csr(lists)
+    return Case(Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), int(n_items), *rest)
+
+
+def generator(seed: int, metric: str, unlisted: str, *more: int) -> np.random.Generator:
+    return np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), *more])
+
+
 def draw_settings(rng: np.random.Generator, k: int, metric: str, unlisted: str) -> LearnerSettings:
-    return LearnerSettings(
-        k=k,
-        metric=metric,
-        unlisted=unlisted,
-        penalty=float(rng.choice([0.0, 0.0, 0.3, 1.0])),
-        max_bias=rng.choice([None, None, 0.5, 2.0]),
-        exclude_unsold=bool(rng.integers(0, 2)),
-        max_cycles=int(rng.integers(1, 4)),
-    )
+    drawn = {
+        "penalty": float(rng.choice([0.0, 0.0, 0.3, 1.0])),
+        "max_bias": rng.choice([None, None, 0.5, 2.0]),
+        "exclude_unsold": bool(rng.integers(0, 2)),
+        "max_cycles": int(rng.integers(1, 4)),
+    }
+    return LearnerSettings(k=k, metric=metric, unlisted=unlisted, **drawn)
 
 
 def draw_small(seed: int, metric: str, unlisted: str) -> Case:
     """Up to 9 units, 8 items, k up to 5; short lists, weights, penalties, caps, starts."""
-    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted)])
+    rng = generator(seed, metric, unlisted)
     n_units, n_items = rng.integers(1, 10), rng.integers(2, 9)
     ties = seed % 2 == 0
     lists, scores, bought = [], [], []
@@ -131,7 +128,6 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Case:
         scores.extend((raw + shift).tolist())
         some = rng.permutation(n_items)[: rng.integers(0, min(4, n_items) + 1)]
         bought.append(sorted(some.tolist()))
-    indptr, items = to_csr(lists)
     settings = draw_settings(rng, int(rng.integers(1, 6)), metric, unlisted)
     weights = None if rng.random() < 0.5 else rng.choice([0.0, 0.5, 1.0, 2.0, 1 / 3], n_units)
     start = None
@@ -139,17 +135,14 @@ def draw_small(seed: int, metric: str, unlisted: str) -> Case:
         start = rng.normal(size=n_items) * rng.choice([0.5, 3.0])
         if ties:
             start = np.round(start * 4) / 4  # on breakpoints: scores are quarters too
-    return Case(
-        Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), int(n_items), settings,
-        weights, start,
-    )  # fmt: skip
+    return case_of(lists, scores, bought, n_items, settings, weights, start)
 
 
 def draw_medium(
     seed: int, metric: str, unlisted: str, k: int, n_listed: int, n_units: int = 300
 ) -> Case:
     """Lists much longer than rows; even seeds have many ties, some start warm."""
-    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), k])
+    rng = generator(seed, metric, unlisted, k)
     n_items = 2 * n_listed
     popular = np.sort(rng.random(n_items))
     lists, scores, bought = [], [], []
@@ -162,21 +155,17 @@ def draw_medium(
         scores.extend(raw.tolist())
         trend = rng.random(n_items) * (1.2 - np.abs(popular - 0.6))
         bought.append(sorted(np.argsort(-trend)[: rng.integers(0, 5)].tolist()))
-    indptr, items = to_csr(lists)
     settings = replace(draw_settings(rng, k, metric, unlisted), max_cycles=4)
     weights = None if seed % 3 == 0 else rng.choice([0.0, 0.5, 1.0, 1 / 3], n_units)
     start = None
     if seed % 4 >= 2:
         start = np.round(rng.normal(size=n_items) * rng.choice([2, 16])) / 8
-    return Case(
-        Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), n_items, settings,
-        weights, start,
-    )  # fmt: skip
+    return case_of(lists, scores, bought, n_items, settings, weights, start)
 
 
 def draw_narrow(seed: int, metric: str, unlisted: str) -> Case:
     """Scores a fraction of the narrowest interval apart, beside one 2**30 times as large."""
-    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), 99])
+    rng = generator(seed, metric, unlisted, 99)
     n_units, n_items = int(rng.choice([10, 40])), 6
     step = 2.0**-46 * 2.0**30 * rng.choice([0.1, 0.3, 0.6, 0.9])
     levels = int(rng.choice([12, 60]))
@@ -186,18 +175,14 @@ def draw_narrow(seed: int, metric: str, unlisted: str) -> Case:
         scores.extend((1 + rng.integers(0, levels, len(lists[-1])) * step).tolist())
         bought.append(sorted(rng.permutation(n_items)[: rng.integers(1, 3)].tolist()))
     scores[0] = 2.0**30
-    indptr, items = to_csr(lists)
     settings = draw_settings(rng, int(rng.integers(1, 4)), metric, unlisted)
     start = None if rng.random() < 0.5 else rng.integers(-20, 20, n_items) * step
-    return Case(
-        Lists(indptr, items, np.array(scores)), Sets(*to_csr(bought)), n_items, settings, None,
-        start,
-    )  # fmt: skip
+    return case_of(lists, scores, bought, n_items, settings, None, start)
 
 
 def draw_ulps(seed: int, metric: str, unlisted: str) -> Case:
     """Scores and biases a few units in the last place apart."""
-    rng = np.random.default_rng([seed, METRICS.index(metric), MODES.index(unlisted), 98])
+    rng = generator(seed, metric, unlisted, 98)
     case = draw_small(seed, metric, unlisted)
     scores = rng.choice([0.1, 0.3, 1 / 3, 0.7, 1.1], len(case.lists.scores))
     for _ in range(int(rng.integers(0, 4))):

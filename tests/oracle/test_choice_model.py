@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -85,7 +87,7 @@ def test_coefficients_maximise_the_penalised_likelihood(seed, n_terms, by_releva
 
     spreads = np.array([features(u, i, s).var(axis=0) for u, (i, s, _) in enumerate(units(data))])
     pull = RIDGE * np.maximum((weights @ spreads) / weights.sum(), 0.05**2)
-    prior = np.concatenate([[1.0], np.zeros(choices.n_features)])
+    prior = np.concatenate([[1.0], np.zeros(len(found.beta) - 1)])
 
     def value(beta):
         fitted = log_likelihood(data, weights, lambda u, i, s: features(u, i, s) @ beta)
@@ -104,24 +106,18 @@ def sums_at(data, weights, groups, effects):
 
 
 def effects_of(data, weights, groups, n_groups, precision):
-    def sums(effects):
-        return sums_at(data, weights, groups, effects)[:2]
-
-    return fit_effects(sums, n_groups, precision)
+    return fit_effects(partial(sums_at, data, weights, groups), n_groups, precision)
 
 
 def test_sums_of_parts_add_up_exactly():
     data, weights, _, _ = problem(3)
     effects = np.linspace(-1, 1, 25)
     half = data.n_units // 3
-    parts = [np.arange(half), np.arange(half, data.n_units)]
-    whole, *some = (
-        sum_effects(
-            data.take(part), weights[part], data.take(part).lists.scores,
-            data.take(part).lists.items, effects, QUANTA,
-        )
-        for part in (np.arange(data.n_units), *parts)
-    )  # fmt: skip
+    found = []
+    for chosen in (slice(None), slice(half), slice(half, None)):
+        part, own = data.take(np.arange(data.n_units)[chosen]), weights[chosen]
+        found.append(sum_effects(part, own, part.lists.scores, part.lists.items, effects, QUANTA))
+    whole, *some = found
     assert (whole == sum(some)).all()
     assert np.abs(whole).sum() > 0
 

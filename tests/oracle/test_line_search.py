@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from trimtab.metrics.per_user import (
 )
 
 LOW, HIGH = -3.0, 3.0
+METRICS = ("acc", "map", "ndcg")
 
 
 def problem(seed: int):
@@ -57,12 +58,15 @@ def gathered(lists: Lists, slopes, sets: Sets, weights=None):
     return data, find_hits(lists._replace(scores=slopes), sets, weights).lists.scores
 
 
-def brute(lists: Lists, slopes, sets: Sets, k: int, metric: str, weights, t: float) -> float:
-    """The weighted sum of the metric at t, by ranking from scratch."""
-    n_items = int(max(lists.items.max(initial=0), sets.items.max(initial=0))) + 1
-    moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
-    top = rank_lists(moved, k, np.zeros(n_items))
-    return float(np.nansum(weights * getattr(unit_metrics(top, sets, k), metric)))
+def each_at(lists, slopes, sets, k, weights, metric, t, relevance=None) -> np.ndarray:
+    """The weighted metric of each unit at t, by ranking from scratch."""
+    top = rank_lists(lists._replace(scores=lists.scores + t * slopes), k, np.zeros(9))
+    return weights * getattr(unit_metrics(top, sets, k, relevance), metric)
+
+
+def brute(*given) -> float:
+    """The sum of these."""
+    return float(np.nansum(each_at(*given)))
 
 
 def intervals(curve) -> list[tuple[float, float]]:
@@ -71,54 +75,39 @@ def intervals(curve) -> list[tuple[float, float]]:
 
 
 def test_curve_equals_brute_force_and_beats_a_grid():
-    for hundred in range(10):
-        for metric in ["acc", "map", "ndcg"]:
-            for seed in range(100 * hundred, 100 * hundred + 100):
-                lists, slopes, sets, k, weights = problem(seed)
-                curve = traced(lists, slopes, sets, k, metric, weights)
-                assert (np.diff(curve.breakpoints) > 0).all()
-                for (low, high), value in zip(intervals(curve), curve.values, strict=True):
-                    if high - low > 1e-9:  # several points in each interval
-                        for share in (0.01, 0.37, 0.5, 0.99):
-                            found = brute(
-                                lists, slopes, sets, k, metric, weights, low + share * (high - low)
-                            )
-                            assert value / QUANTA == pytest.approx(found, abs=1e-7), (
-                                seed,
-                                low,
-                                high,
-                            )
-                best, value = curve.best(0.01)
-                at_best = brute(lists, slopes, sets, k, metric, weights, best)
-                assert value / QUANTA == pytest.approx(at_best, abs=1e-7)
-                grid = np.linspace(LOW, HIGH, 61) + 1e-4 * np.pi
-                for t in grid[grid < HIGH]:
-                    assert brute(lists, slopes, sets, k, metric, weights, t) <= at_best + 1e-7
+    for metric, seed in product(METRICS, range(250)):
+        lists, slopes, sets, k, weights = given = problem(seed)
+        curve = traced(lists, slopes, sets, k, metric, weights)
+        assert (np.diff(curve.breakpoints) > 0).all()
+        for (low, high), value in zip(intervals(curve), curve.values, strict=True):
+            for share in (0.01, 0.37, 0.99) if high - low > 1e-9 else ():
+                found = brute(*given, metric, low + share * (high - low))
+                assert value / QUANTA == pytest.approx(found, abs=1e-7), (seed, low, high)
+        best, value = curve.best(0.01)
+        at_best = brute(*given, metric, best)
+        assert value / QUANTA == pytest.approx(at_best, abs=1e-7)
+        grid = np.linspace(LOW, HIGH, 31) + 1e-4 * np.pi
+        assert all(brute(*given, metric, t) <= at_best + 1e-7 for t in grid[grid < HIGH])
 
 
 def test_curve_equals_the_reference():
-    for metric in ["acc", "map", "ndcg"]:
-        for seed in range(0, 200, 2):
-            lists, slopes, sets, k, _ = problem(seed)
-            task = Task((), k, metric)
-            for unit in range(lists.n_units):
-                own = slice(lists.indptr[unit], lists.indptr[unit + 1])
-                bought = sets.items[sets.indptr[unit] : sets.indptr[unit + 1]].tolist()
-                listed = dict(
-                    zip(lists.items[own].tolist(), lists.scores[own].tolist(), strict=True)
-                )
-                slope = dict(zip(lists.items[own].tolist(), slopes[own].tolist(), strict=True))
-                steps = line_curve(Unit(listed, frozenset(bought)), {}, slope, task)
-                one = traced(
-                    Lists(pointers([len(listed)]), lists.items[own], lists.scores[own]),
-                    slopes[own], Sets(pointers([len(bought)]), np.array(bought, np.int32)),
-                    k, metric, low=-1e9, high=1e9,
-                )  # fmt: skip
-                expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
-                changes = np.diff(one.values)
-                kept = np.abs(changes) > 4
-                assert one.breakpoints[kept] == pytest.approx(list(expected))
-                assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
+    for metric, seed in product(METRICS, range(0, 120, 2)):
+        lists, slopes, sets, k, _ = problem(seed)
+        for unit in range(lists.n_units):
+            alone, some = lists.take([unit]), sets.take([unit])
+            own = slice(*lists.indptr[unit : unit + 2])
+            items, bought = alone.items.tolist(), frozenset(some.items.tolist())
+            listed, slope = (
+                dict(zip(items, column[own].tolist(), strict=True))
+                for column in (lists.scores, slopes)
+            )
+            steps = line_curve(Unit(listed, bought), {}, slope, Task((), k, metric))
+            one = traced(alone, slopes[own], some, k, metric, low=-1e9, high=1e9)
+            expected = {at: delta for at, delta in sorted(steps.items()) if abs(delta) > 4}
+            changes = np.diff(one.values)
+            kept = np.abs(changes) > 4
+            assert one.breakpoints[kept] == pytest.approx(list(expected))
+            assert changes[kept] == pytest.approx(list(expected.values()), abs=4)
 
 
 def test_the_start_is_kept_unless_another_is_better():
@@ -146,17 +135,13 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
 
 
 def test_values_of_units_equal_ranking_from_scratch():
-    for metric in ["acc", "map", "ndcg"]:
-        for seed in range(0, 300, 7):
-            lists, slopes, sets, k, weights = problem(seed)
-            data, along = gathered(lists, slopes, sets, weights)
-            for t in (0.0, 0.7310585, 2.0 / np.pi):
-                moved = Lists(lists.indptr, lists.items, lists.scores + t * slopes)
-                top = rank_lists(moved, k, np.zeros(9))
-                each = weights * getattr(unit_metrics(top, sets, k), metric)
-                found = values_at(data, along, k, metric, t)
-                assert found == pytest.approx(each[data.source], abs=1e-8)
-                assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
+    for metric, seed in product(METRICS, range(0, 300, 7)):
+        lists, slopes, sets, k, weights = given = problem(seed)
+        data, along = gathered(lists, slopes, sets, weights)
+        for t in (0.0, 0.7310585, 2.0 / np.pi):
+            each, found = each_at(*given, metric, t), values_at(data, along, k, metric, t)
+            assert found == pytest.approx(each[data.source], abs=1e-8)
+            assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
 
 
 def weighted_problem(seed: int, metric: str):
@@ -171,28 +156,17 @@ def weighted_problem(seed: int, metric: str):
 
 
 def test_with_weights_of_events_curve_and_values_equal_ranking_from_scratch():
-    for hundred in range(3):
-        for metric in ["acc", "map", "ndcg"]:
-            for seed in range(100 * hundred, 100 * hundred + 100):
-                lists, slopes, sets, k, counted, relevance, factors = weighted_problem(seed, metric)
-                gains = counted * factors
-                data = find_hits(lists, sets, gains, relevance)
-                along = find_hits(
-                    lists._replace(scores=slopes), sets, gains, relevance
-                ).lists.scores
-                curve = trace_line(data, along, k, metric, LOW, HIGH)
-                for (low, high), value in zip(intervals(curve), curve.values, strict=True):
-                    if high - low <= 1e-9:
-                        continue
-                    t = low + 0.37 * (high - low)
-                    top = rank_lists(
-                        lists._replace(scores=lists.scores + t * slopes), k, np.zeros(9)
-                    )
-                    each = counted * getattr(unit_metrics(top, sets, k, relevance), metric)
-                    assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (
-                        seed,
-                        low,
-                        high,
-                    )
-                    found = values_at(data, along, k, metric, t)
-                    assert found == pytest.approx(each[data.source], abs=1e-8)
+    for metric, seed in product(METRICS, range(150)):
+        lists, slopes, sets, k, counted, relevance, factors = weighted_problem(seed, metric)
+        data = find_hits(lists, sets, counted * factors, relevance)
+        moved = lists._replace(scores=slopes)
+        along = find_hits(moved, sets, counted * factors, relevance).lists.scores
+        curve = trace_line(data, along, k, metric, LOW, HIGH)
+        for (low, high), value in zip(intervals(curve), curve.values, strict=True):
+            if high - low <= 1e-9:
+                continue
+            t = low + 0.37 * (high - low)
+            each = each_at(lists, slopes, sets, k, counted, metric, t, relevance)
+            assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (seed, low, high)
+            found = values_at(data, along, k, metric, t)
+            assert found == pytest.approx(each[data.source], abs=1e-8)

@@ -14,8 +14,7 @@ from trimtab.kernels.reference import ascend
 from trimtab.learn.counted import QUANTA
 from watch import Record, record
 
-PROBLEMS = 3_000
-PARTS = 6  # for several workers
+PROBLEMS = 1_200
 WITH_REFERENCE = 3  # every third
 # The metric of a unit is a sum of at most 5 hits, each rounded to quanta.
 TOLERANCE = 1e-7
@@ -78,23 +77,21 @@ def check_same_bytes(
 
 def test_small_problems() -> None:
     for metric, unlisted in PAIRS:
-        for part in range(PARTS):
-            n_moves = 0
-            for seed in range(part, PROBLEMS, PARTS):
-                case = draw_small(seed, metric, unlisted)
-                watched, dense = record(case), to_dense(case)
-                check_visits(case, watched, dense)
-                check_solution(case, watched, dense)
-                round_of = seed // PARTS
-                check_same_bytes(case, watched, round_of % 2 == 0, round_of % WITH_REFERENCE == 0)
-                n_moves += watched.found.updates
-            assert n_moves > PROBLEMS / PARTS / 2
+        n_moves = 0
+        for seed in range(PROBLEMS):
+            case = draw_small(seed, metric, unlisted)
+            watched, dense = record(case), to_dense(case)
+            check_visits(case, watched, dense)
+            check_solution(case, watched, dense)
+            check_same_bytes(case, watched, seed % 4 < 2, seed // 4 % WITH_REFERENCE == 0)
+            n_moves += watched.found.updates
+        assert n_moves > PROBLEMS / 2
 
 
 def test_scores_too_close_for_a_bias_between_them() -> None:
     for metric, unlisted in PAIRS:
         for draw in [draw_narrow, draw_ulps]:
-            for seed in range(150):
+            for seed in range(90):
                 case = draw(seed, metric, unlisted)
                 watched = record(case)
                 check_visits(case, watched, to_dense(case))

@@ -33,6 +33,10 @@ def columns_of(rows, kinds):
     return [np.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
 
 
+def sums_of(events, n_users: int) -> Purchases:
+    return sum_purchases(*columns_of(events, (np.int32, np.int32, np.int64)), n_users)
+
+
 def bought_by(purchases: Purchases, user: int) -> dict[int, plain.Bought]:
     own = slice(purchases.indptr[user], purchases.indptr[user] + purchases.lengths[user])
     rows = (column[own].tolist() for column in purchases[2:])
@@ -68,15 +72,14 @@ def test_what_users_bought(events, random):
     expected = [plain.sum_purchases([row[1:] for row in events if row[0] == u]) for u in range(4)]
     if random is not None:
         random.shuffle(events)
-    found = sum_purchases(*columns_of(events, (np.int32, np.int32, np.int64)), 4)
+    found = sums_of(events, 4)
     for user in range(4):
         assert_same_purchases(bought_by(found, user), expected[user])
 
 
 def test_what_a_user_bought_by_hand():
     # Item 5 on two days, twice on the later one; item 2 long ago.
-    found = sum_purchases(*columns_of([(0, 5, 9), (0, 5, 0), (0, 2, 59), (0, 5, 0)],
-                                      (np.int32, np.int32, np.int64)), 1)  # fmt: skip
+    found = sums_of([(0, 5, 9), (0, 5, 0), (0, 2, 59), (0, 5, 0)], 1)
     assert bought_by(found, 0) == {
         2: plain.Bought(1.0, 60.0, pytest.approx(np.exp(-2.0))),
         5: plain.Bought(2.0, 1.0, pytest.approx(np.exp(-1 / 30) + np.exp(-10 / 30))),
@@ -84,15 +87,13 @@ def test_what_a_user_bought_by_hand():
 
 
 def test_thousands_of_years_are_capped():
-    found = sum_purchases(
-        *columns_of([(0, 1, 2 * DAYS), (0, 2, 3)], (np.int32, np.int32, np.int64)), 1
-    )
+    found = sums_of([(0, 1, 2 * DAYS), (0, 2, 3)], 1)
     assert bought_by(found, 0)[1].age == DAYS
     assert bought_by(found, 0)[2].age == 4.0
 
 
 def test_no_users():
-    found = sum_purchases(*columns_of([], (np.int32, np.int32, np.int64)), 0)
+    found = sums_of([], 0)
     assert (found.indptr.tolist(), len(found.lengths), len(found.items)) == ([0], 0, 0)
 
 

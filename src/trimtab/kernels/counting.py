@@ -219,33 +219,6 @@ def longest_list(start, stop, indptr):
 
 
 @kernel
-def count_hits(start, stop, indptr, hits, counts):
-    """Count the entries of each list with a hit."""
-    for unit in range(start, stop):
-        n = np.int64(0)
-        for e in range(indptr[unit], indptr[unit + 1]):
-            n += hits[e] > 0
-        counts[unit] = n
-
-
-@kernel
-def mark_bought(start, stop, indptr, items, bought_indptr, bought_items, relevance, hits, has_hit):
-    """Write the relevance of what a unit bought to its list, and mark the units with such an entry.
-
-    `relevance` is by purchase; all True without weights of events. `hits` and `has_hit` must be all
-    0 before.
-    """
-    for unit in range(start, stop):
-        for b in range(bought_indptr[unit], bought_indptr[unit + 1]):
-            item = bought_items[b]
-            for e in range(indptr[unit], indptr[unit + 1]):
-                if items[e] == item:
-                    hits[e] = relevance[b]
-                    has_hit[unit] = True
-                    break
-
-
-@kernel
 def count_listed(start, stop, indptr, items, group_of, counts):
     """Count the lists of each group of units that hold an item; groups below 0 are skipped."""
     for unit in range(start, stop):
@@ -414,12 +387,9 @@ def add_hit_values(
 def find_relevance(start, stop, top_indptr, top_items, indptr, bought, relevance, k, top_relevance):
     """Write the relevance of each of the first k listed items; a repeated item has it once.
 
-    `bought` is ascending within each unit.
+    `bought` is ascending within each unit. All of `top_relevance` must be 0 before.
     """
-    most = 0
-    for unit in range(start, stop):
-        most = max(most, indptr[unit + 1] - indptr[unit])
-    left = np.empty(most, np.float64)
+    left = np.empty(longest_list(start, stop, indptr), relevance.dtype)
     for unit in range(start, stop):
         begin, end = indptr[unit], indptr[unit + 1]
         for e in range(begin, end):
@@ -428,7 +398,7 @@ def find_relevance(start, stop, top_indptr, top_items, indptr, bought, relevance
             e = first_not_below(bought, begin, end, top_items[p])
             if e < end and bought[e] == top_items[p]:
                 top_relevance[p] = left[e - begin]
-                left[e - begin] = 0.0
+                left[e - begin] = 0
 
 
 @kernel

@@ -39,26 +39,11 @@ from trimtab.kernels.short_arrays import STACK, sort_curve
 
 
 @helper
-def _highest(values, n):
-    """The highest of the first n values; four at a time, because each `max` waits for the last."""
-    a = values[0]
-    b = a
-    c = a
-    d = a
-    for e in range(0, n - 3, 4):
-        a = max(a, values[e])
-        b = max(b, values[e + 1])
-        c = max(c, values[e + 2])
-        d = max(d, values[e + 3])
-    for e in range(n - n % 4, n):
-        a = max(a, values[e])
-    return max(max(a, b), max(c, d))
-
-
-@helper
 def _to_probabilities(probabilities, n):
     """Replace the first n logits by probabilities; returns log(sum of exp(logit))."""
-    top = _highest(probabilities, n)
+    top = probabilities[0]
+    for e in range(1, n):
+        top = max(top, probabilities[e])
     total = 0.0
     for e in range(n):
         probabilities[e] = np.exp(probabilities[e] - top)
@@ -169,9 +154,8 @@ def effect_sums(
         quanta: quanta in 1.
         gradient: by group, added to.
         curvature: by group, added to.
-        squares: sums of squared gradients of units, by group, added to; empty if not needed.
+        squares: sums of squared gradients of units, by group, added to.
     """
-    with_squares = len(squares) > 0
     probabilities = np.empty(longest_list(start, stop, indptr))
     for unit in range(start, stop):
         weight = weights[unit]
@@ -192,54 +176,31 @@ def effect_sums(
                 step += hits[first + e] / all_hits
             own = weight * step
             gradient[group] += np.int64(np.rint(own * quanta))
-            if with_squares:
-                squares[group] += np.int64(np.rint(own * own * quanta))
+            squares[group] += np.int64(np.rint(own * own * quanta))
             curvature[group] += np.int64(
                 np.rint(weight * probability * (1.0 - probability) * quanta)
             )
 
 
 @kernel
-def add_level(start, stop, indptr, items, scores, table_of, values, length, out):
-    """Write the scores of a range of units plus `length` times a level.
+def add_level(start, stop, indptr, items, table_of, values, length, out):
+    """Add `length` times a level to the entries of a range of units.
 
     Args:
         start: first unit.
         stop: one past the last.
         indptr: start of each unit's list.
         items: items of the lists, as numbered in `values`.
-        scores: of the lists.
-        table_of: table of each unit.
+        table_of: table of each unit; units of table -1 are left alone.
         values: the level by [table, item].
         length: of the level.
-        out: scores with the level, by entry; filled, and may be `scores` itself.
+        out: by entry; added to.
     """
     for unit in range(start, stop):
-        own = values[table_of[unit]]
-        for e in range(indptr[unit], indptr[unit + 1]):
-            out[e] = scores[e] + length * own[items[e]]
-
-
-@kernel
-def take_level(start, stop, indptr, items, chosen, table_of, values, factor, out):
-    """Write a level times `factor` for the chosen units of a range, and leave the others alone.
-
-    Args:
-        start: first unit.
-        stop: one past the last.
-        indptr: start of each unit's list.
-        items: items of the lists, as numbered in `values`.
-        chosen: whether to write a unit.
-        table_of: table of each unit.
-        values: the level by [table, item].
-        factor: of all values.
-        out: by entry; filled for the chosen units.
-    """
-    for unit in range(start, stop):
-        if chosen[unit]:
+        if table_of[unit] >= 0:
             own = values[table_of[unit]]
             for e in range(indptr[unit], indptr[unit + 1]):
-                out[e] = own[items[e]] * factor
+                out[e] += length * own[items[e]]
 
 
 # The metric along a direction ---------------------------------------------------------------------
@@ -260,19 +221,23 @@ def _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above):
 
 
 @helper
-def _find_crossings(own, first, end, items, scores, slopes, low, high, at, events):
-    """Write the crossings of entry `own` in (low, high]; returns its first slot and their number.
+def _find_crossings(own, first, end, items, scores, slopes, relevant, low, high, at, events):
+    """Write the crossings of entry `own` in (low, high].
 
     An event is 2 * the other entry, plus 1 if the other passes `own` and 0 if it falls behind.
+    Returns the first slot of `own`, the hits down to it, and the number of crossings.
     """
     slot = 0
+    hits = 1.0 * relevant[own]
     n = 0
     own_score = scores[own] + low * slopes[own]
     for e in range(first, end):
         if e == own:
             continue
         was_above = _is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
-        slot += was_above
+        if was_above:
+            slot += 1
+            hits += relevant[e]
         if slopes[e] == slopes[own]:
             continue
         t = (scores[e] - scores[own]) / (slopes[own] - slopes[e])
@@ -281,7 +246,7 @@ def _find_crossings(own, first, end, items, scores, slopes, low, high, at, event
             at[n] = max(t, low)
             events[n] = 2 * e + (1 if will_be_above else 0)
             n += 1
-    return slot, n
+    return slot, hits, n
 
 
 @kernel
@@ -312,9 +277,7 @@ def trace_units(
         out_lengths: in: start of the unit's breakpoints; out: their number.
         values: the unit's value at `low`, in quanta; filled.
     """
-    longest = 1
-    for unit in range(start, stop):
-        longest = max(longest, indptr[unit + 1] - indptr[unit])
+    longest = longest_list(start, stop, indptr)
     at = np.empty(longest)
     events = np.empty(longest, np.int64)
     stack = np.empty(STACK, np.int64)
@@ -329,18 +292,10 @@ def trace_units(
         for own in range(first, end):
             if not relevant[own]:
                 continue
-            slot, n = _find_crossings(own, first, end, items, scores, slopes, low, high, at, events)
+            slot, hits, n = _find_crossings(
+                own, first, end, items, scores, slopes, relevant, low, high, at, events
+            )
             own_scale = scale * relevant[own]
-            hits = 1.0 * relevant[own]
-            if counts_hits_above:
-                own_score = scores[own] + low * slopes[own]
-                for e in range(first, end):
-                    if (
-                        relevant[e]
-                        and e != own
-                        and _is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
-                    ):
-                        hits += relevant[e]
             value = _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above)
             now = np.int64(np.rint(value * own_scale))
             values[unit] += now

@@ -72,6 +72,12 @@ def insert_in_top_k(out_items, out_scores, base, n, k, score, item):
     return n + 1
 
 
+@bare_helper
+def _is_hidden(item, unit, indptr, hidden):
+    """Whether a unit must not get an item; `indptr` is empty if nothing is hidden."""
+    return len(hidden) > 0 and in_range(hidden, indptr[unit], indptr[unit + 1], item)
+
+
 @kernel
 def select_top(
     start, stop, k, indptr, items, scores, offset, raised, hidden_indptr, hidden,
@@ -94,7 +100,6 @@ def select_top(
         out_scores: scores of the top k; filled.
         lengths: slots used by each unit; filled.
     """
-    has_hidden = len(hidden) > 0
     for unit in range(start, stop):
         base = unit * k
         n = 0
@@ -105,7 +110,7 @@ def select_top(
             score = scores[e] + offset[item]
             if score == -np.inf:
                 continue
-            if has_hidden and in_range(hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item):
+            if _is_hidden(item, unit, hidden_indptr, hidden):
                 continue
             n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
         if end > first:
@@ -116,9 +121,7 @@ def select_top(
                     break
                 if in_range(items, first, end, item):
                     continue
-                if has_hidden and in_range(
-                    hidden, hidden_indptr[unit], hidden_indptr[unit + 1], item
-                ):
+                if _is_hidden(item, unit, hidden_indptr, hidden):
                     continue
                 n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
         lengths[unit] = n

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, find_positions, read_only
 from trimtab.errors import DataError, SettingError
 from trimtab.kernels.hit_value import counts_hits_above, first_counted_slot, hit_value_table
 from trimtab.learn.counted import QUANTA, Counted, TopK, count_top_k, quanta_below, sum_parts
@@ -44,32 +44,27 @@ def fit_ascent(
             f"column '{WEIGHT}' of recent has different weights, but the ascent counts all "
             f"purchases alike; use method='hierarchy', or drop the column"
         )
-    if scale == "log":
-        _require_positive_scores(-float(counts.largest[1]))
+    largest, lowest = float(counts.largest[0]), -float(counts.largest[1])
+    if scale == "log" and lowest <= 0:
+        raise DataError(
+            f"column '{SCORE}' of recs has {lowest:g}: the ascent with scale='log' needs scores "
+            f"above 0; drop those rows or use scale='additive'"
+        )
     choice, _ = counted.choose_units()
     parts = counted.parts.map(take_learning, plan, choice._replace(typical=1.0), False)
     units = join_learning(list(parts))
-    largest = float(counts.largest[0])
     unit = 1.0
     if scale == "additive":
         unit = penalty_unit((counts.median_ends(full)[0] for full in (True, False)), largest)
     solution = ascend(
         to_scale(units.lists, scale, settings.k).lists, units.bought, plan.n_items, settings,
-        units.weights, _align_start(start, plan.item_ids, scale), unit, counts.support,
+        units.gains, _align_start(start, plan.item_ids, scale), unit, counts.support,
         counts.before.shown, progress,
     )  # fmt: skip
     reaches = settings.unlisted == "zero"
     given = (plan, scale, solution.bias, solution.excluded, reaches)
     after: TopK = sum_parts(counted.parts.map(count_top_k, *given))
     return _build_result(settings, counted, solution, after)
-
-
-def _require_positive_scores(lowest: float) -> None:
-    if lowest <= 0:
-        raise DataError(
-            f"column '{SCORE}' of recs has {lowest:g}: the ascent with scale='log' needs scores "
-            f"above 0; drop those rows or use scale='additive'"
-        )
 
 
 def _align_start(start: ItemBias | None, item_ids: object, scale: str) -> Floats | None:
@@ -144,7 +139,9 @@ def ascend(
     units, rows = _sort_units(units, rows)
     often = (support >= settings.min_support) | (exposure >= settings.min_exposure)
     by_item = _gather_by_item(units, ~excluded & often)
-    order = _visiting_order(by_item, support + exposure)
+    # Candidates that some unit can gain or lose by, the most shown and bought first.
+    met = np.flatnonzero(np.diff(by_item.indptr) + np.diff(by_item.buyers_indptr))
+    order: Codes = met[np.argsort(-(support + exposure)[met], kind="stable")].astype(np.int32)
     scratch = ascent_steps.make_scratch(
         len(units.source), _count_hits(units), int(support.max(initial=0)), settings.k
     )
@@ -233,17 +230,10 @@ def _make_units(
         bought_indptr=read_only(bought.indptr),
         bought_items=read_only(bought.items),
         source=source,
-        unit_of=_invert(source, lists.n_units),
+        unit_of=find_positions(source, np.arange(lists.n_units)),
         kind=kind.astype(np.int32),
         hit_values=in_quanta,
     )
-
-
-def _invert(source: Codes, n_rows: int) -> Codes:
-    """The unit of each source row, -1 for none."""
-    unit_of = np.full(n_rows, -1, np.int32)
-    unit_of[source] = np.arange(len(source), dtype=np.int32)
-    return unit_of
 
 
 def _count_hits(units: Units) -> int:
@@ -282,9 +272,8 @@ def _sort_units(units: Units, rows: Rows) -> tuple[Units, Rows]:
     order = np.argsort(rows.floor, kind="stable")
     source, floor = units.source[order], rows.floor[order]
     cells = rows.cells.reshape(-1, units.width).take(order, axis=0)
-    units = units._replace(
-        source=source, unit_of=_invert(source, len(units.unit_of)), kind=units.kind[order]
-    )
+    unit_of = find_positions(source, np.arange(len(units.unit_of)))
+    units = units._replace(source=source, unit_of=unit_of, kind=units.kind[order])
     rows = rows._replace(
         cells=cells.ravel(),
         floor=floor,
@@ -328,29 +317,16 @@ def _empty_by_item(indptr: Ints) -> ByItem:
     return ByItem(indptr[0], np.empty(n_listers, LISTER), indptr[1], np.empty(n_buyers, np.int32))
 
 
-def _visiting_order(by_item: ByItem, weight: Ints) -> Codes:
-    """Candidates that some unit can gain or lose by, the most shown and bought first."""
-    order = np.flatnonzero(np.diff(by_item.indptr) + np.diff(by_item.buyers_indptr))
-    return order[np.argsort(-weight[order], kind="stable")].astype(np.int32)
-
-
 def _build_result(
     settings: LearnerSettings, counted: Counted, solution: Solution, after: TopK
 ) -> ItemBias:
     """What the ascent found, as an `ItemBias`."""
-    plan, counts = counted.plan, counted.counts
-    weight = plan.quanta * counts.weight_of_buyers(plan)
-    n_items = plan.n_items
+    counts, n_items = counted.counts, counted.plan.n_items
+    none = np.zeros(n_items)
     summary = Summary(
-        metric=settings.metric,
-        k=settings.k,
-        before=float(counts.before.hit_values.sum() / weight),
-        after=float(after.hit_values.sum() / weight),
+        **counted.figures(after),
         objective_before=float(solution.objective_before),
         objective_after=float(solution.objective_after),
-        n_users=counts.n_buyers,
-        n_skipped=counted.survey.n_units - counts.n_buyers,
-        n_items=n_items,
         n_candidates=len(solution.order),
         n_excluded=int(solution.excluded.sum()),
         cycles=solution.cycles,
@@ -359,16 +335,16 @@ def _build_result(
         unit=float(solution.unit),
     )
     return ItemBias(
-        item_ids=plan.item_ids,
+        item_ids=counted.plan.item_ids,
         bias=solution.bias,
         excluded=solution.excluded,
         gain=solution.gain,
         support=counts.support,
-        low=np.full(n_items, np.nan),
-        high=np.full(n_items, np.nan),
-        trend=np.zeros(n_items),
-        category=np.zeros(n_items),
-        fresh=np.zeros(n_items, bool),
+        low=none + np.nan,
+        high=none + np.nan,
+        trend=none,
+        category=none.copy(),
+        fresh=none > 0,
         scale=settings.ascent_scale,
         unlisted=settings.unlisted,
         summary=summary,

@@ -29,19 +29,20 @@ import numpy as np
 from trimtab.arrays import Flags, Floats, Ints
 from trimtab.errors import GuardWarning, SimilarListsWarning, warn
 from trimtab.learn.choice_model import (
-    Coefficients,
+    PRECISION,
     Fit,
+    HeldOut,
+    Kept,
     LevelUnits,
     Scale,
     Subset,
     coefficient_errors,
-    fit_coefficients,
+    fit_folds,
     scales_to_try,
 )
-from trimtab.learn.counted import Counted, Counts, count_top_k, sum_parts
+from trimtab.learn.counted import Counted, count_top_k, sum_parts
 from trimtab.learn.features import Shared
 from trimtab.learn.held_out import NO_FORECAST, Forecast, Lifts, forecasts_by_strength
-from trimtab.learn.sales import Histories
 from trimtab.learn.settings import LearnerSettings
 from trimtab.learn.units import HitLists, join, take_hits
 from trimtab.models.item_bias import ItemBias
@@ -50,8 +51,8 @@ from trimtab.models.model import WIDTH_90, Summary
 from trimtab.progress import Progress
 
 HIERARCHY = "hierarchy"
-_PRECISION = 10.0  # of the prior of categories and own parts
-_CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance
+LEVELS = ("trend", "category", "own")
+CLEARLY = 3.0  # standard errors; the best of many lengths looks good by chance
 _INSTEAD_OF_LOSS = 2.0  # the same, if the default length loses
 # Own parts count the chance in an item's sales a second time, after its features: the shorter, the
 # better known is the bias. Learned on windows before the one they are used in they may be longer.
@@ -79,8 +80,8 @@ class Learned(NamedTuple):
     own: Floats
     error: Floats  # standard error of the sum
     coefficients: dict[str, float]
-    kept: dict[str, float]
-    forecast: Forecast
+    kept: Kept = MappingProxyType(dict.fromkeys(LEVELS, 0.0))
+    forecast: Forecast = NO_FORECAST
     fitted_lift: float = np.nan  # of what the fit has seen, by the same lengths as the forecast
     converged: bool = True  # the trend's coefficients, in every fit
     folds: tuple[Fit, ...] = ()  # fits without each fold; none if there is too little to learn from
@@ -100,32 +101,29 @@ def fit_biases(settings: LearnerSettings, counted: Counted, progress: Progress |
     """Learn biases by levels, with forecast and intervals."""
     choice, histories = counted.choose_units()
     data: HitLists = join(list(counted.parts.map(take_hits, counted.plan, choice)))
-    shared = Shared.of(counted, choice.learned_from, histories, data)
+    units = LevelUnits(data, Shared.of(counted, choice.learned_from, histories, data))
     scales = scales_to_try(settings.scale, counted.counts)
-    learned, shared = _learn(LevelUnits(data, shared), scales, progress)
-    return BiasFit(_build_result(settings, learned, counted, shared), learned, shared)
-
-
-def _learn(
-    units: LevelUnits, scales: Sequence[Scale], progress: Progress | None
-) -> tuple[Learned, Shared]:
-    """Choose a scale, and learn the levels on it."""
     n_steps, done = (len(scales) + 1) * (units.shared.n_folds + 1), itertools.count(1)
 
     def step() -> None:
         if progress is not None:
             progress(1, min(next(done), n_steps), n_steps)
 
-    if units.data.n_units == 0:
-        shared = units.on_scale(scales[0]).shared
-        return nothing_learned(shared), shared
-    trend = choose_trend(units.sample("trend"), scales, step)
-    units = units.on_scale(trend.scale)
-    if units.data.n_units < FEWEST_UNITS:
-        return nothing_learned(units.shared), units.shared
-    if not trend.converged:
-        return nothing_learned(units.shared)._replace(converged=False), units.shared
-    return LevelFits(units, trend, step).learn(), units.shared
+    trend = choose_trend(units.sample("trend"), scales, step) if data.n_units else None
+    units = units.on_scale(trend.scale if trend else scales[0])
+    if trend and trend.converged and data.n_units >= FEWEST_UNITS:
+        learned = LevelFits(units, trend, step).learn()
+    else:
+        learned = _nothing_learned(units.shared, data.n_units < FEWEST_UNITS)
+    return BiasFit(_build_result(settings, learned, counted, units.shared), learned, units.shared)
+
+
+def _nothing_learned(shared: Shared, converged: bool) -> Learned:
+    """Biases of 0, with what is known of items before anything is learned."""
+    zero = np.zeros(shared.n_items)
+    wide = np.full(shared.n_items, shared.score_unit / np.sqrt(PRECISION))
+    coefficients = dict.fromkeys(shared.tonight()[0], 0.0)
+    return Learned(zero, zero, zero, wide, coefficients, converged=converged)
 
 
 # The levels ---------------------------------------------------------------------------------------
@@ -138,20 +136,6 @@ class Trend(NamedTuple):
     sample: LevelUnits
     whole: Fit
     folds: list[Fit]
-
-    @staticmethod
-    def on(engine_scores: LevelUnits, scale: Scale, step: Callable[[], None]) -> Trend:
-        """Fit the trend on a scale, from units with the engine's scores as they are."""
-        sample = engine_scores.on_scale(scale)
-
-        def fit(subset: Subset, start: Coefficients | None = None) -> Fit:
-            found = Fit(subset, fit_coefficients(sample.choices(subset), start))
-            step()
-            return found
-
-        whole = fit(Subset())
-        folds = [fit(Subset(fold), whole.coefficients) for fold in range(sample.shared.n_folds)]
-        return Trend(scale, sample, whole, folds)
 
     @property
     def converged(self) -> bool:
@@ -171,15 +155,12 @@ def choose_trend(
         scales: to choose from.
         step: called after each fit.
     """
-    best = preferred = Trend.on(engine_scores, scales[0], step)
-    if len(scales) == 1:
-        return preferred
-    others = (Trend.on(engine_scores, scale, step) for scale in scales[1:])
-    most, before = 0.0, None
-    for trend in itertools.chain([preferred], others):
+    trends = [fit_trend(engine_scores, scale, step) for scale in scales]
+    best, most, before = trends[0], 0.0, None
+    for trend in trends if len(trends) > 1 else []:
         if not trend.converged:
             continue
-        values = trend.sample.held_out_values(trend.folds, {"trend": 1.0})
+        values = HeldOut(trend.sample, trend.folds, ["trend"]).values({"trend": 1.0})
         if before is None:
             before, best = values, trend
         better = values - before
@@ -187,6 +168,14 @@ def choose_trend(
         if gain > max(most, _PREFERRED * error):
             most, best = gain, trend
     return best
+
+
+def fit_trend(engine_scores: LevelUnits, scale: Scale, step: Callable[[], None]) -> Trend:
+    """Fit the trend on a scale, from units with the engine's scores as they are."""
+    sample = engine_scores.on_scale(scale)
+    whole, *folds = fit_folds(sample, sample.shared.n_folds, step)
+    fits = [Fit(Subset(fold), found) for fold, found in enumerate(folds)]
+    return Trend(scale, sample, Fit(Subset(), whole), fits)
 
 
 class LevelFits:
@@ -200,71 +189,110 @@ class LevelFits:
 
     def __init__(self, units: LevelUnits, trend: Trend, step: Callable[[], None]) -> None:
         self._units, self._shared, self._trend, self._step = units, units.shared, trend, step
-        self._names, now = self._shared.tonight()
-        self._centred = self._shared.centre(now)
+        self._fits = [trend.whole, *trend.folds]
+        self._judged = units.sample("curves")
+        self._held_out = HeldOut(self._judged, trend.folds, ["trend"])
+        self._kept = dict.fromkeys(LEVELS, 0.0)
 
     def learn(self) -> Learned:
         """Learn the levels, and how far held-out units support each of them."""
-        self._held_out = self._units.sample("curves")
-        add_levels = self._add_later_levels if self._shared.as_of else self._add_levels
-        whole, folds, kept = add_levels(self._trend.whole, self._trend.folds)
+        self._kept["trend"] = self._length("trend", 1.0)
+        if self._shared.folds_are_windows:
+            self._learn_from_earlier_windows()
+        elif self._shared.as_of:  # no window is later: own parts are for their information only
+            self._fit_own(self._fits[:1])
+        else:
+            self._add_categories()
+            self._fit_own(self._fits)
+            self._kept["own"] = self._length("own", _OWN_LENGTH)
         n_units = self._shared.sizes.n_units
-        supported = self._forecast(folds, kept).supported_share(n_units)
-        kept = _shorten(kept, supported)
-        forecast = self._forecast(folds, kept) if supported else NO_FORECAST
+        supported = self._forecast().supported_share(n_units)
+        self._kept = self._shortened(supported)
+        forecast = self._forecast() if supported else NO_FORECAST
         if not forecast.is_clear(n_units):
-            kept, forecast = _shorten(kept, 0.0), NO_FORECAST
-        by_strength = forecasts_by_strength(
-            forecast, lambda strength: self._forecast(folds, _shorten(kept, strength))
+            self._kept, forecast = self._shortened(0.0), NO_FORECAST
+        by_strength = forecasts_by_strength(forecast, self._forecast)
+        whole, *folds = self._fits
+        levels = [level for level, length in self._kept.items() if length]
+        seen = HeldOut(self._judged, [whole] * len(folds), levels)
+        fitted = self._shared.forecast(seen.lifts({}, self._kept)).lift
+        return self._add_up(forecast)._replace(
+            fitted_lift=fitted, folds=tuple(folds), by_strength=by_strength
         )
-        fitted = self._forecast([whole] * len(folds), kept).lift
-        added_up = self._add_up(whole, kept, forecast)
-        return added_up._replace(fitted_lift=fitted, folds=tuple(folds), by_strength=by_strength)
 
-    def _add_levels(self, whole: Fit, folds: list[Fit]) -> tuple[Fit, list[Fit], dict[str, float]]:
-        """Categories and own parts, judged on held-out users of the same windows."""
-        has_groups = self._shared.groups is not None
-        if has_groups:
-            whole, *folds = self._fit_categories([whole, *folds])
-        kept = {"trend": self._length(folds, {}, "trend", 1.0), "category": 0.0, "own": 0.0}
-        if has_groups:
-            kept["category"] = self._length(folds, kept, "category", 0.0)
-        whole, *folds = self._fit_own([whole, *folds], kept)
-        kept["own"] = self._length(folds, kept, "own", _OWN_LENGTH)
-        return whole, folds, kept
-
-    def _add_later_levels(
-        self, whole: Fit, folds: list[Fit]
-    ) -> tuple[Fit, list[Fit], dict[str, float]]:
+    def _learn_from_earlier_windows(self) -> None:
         """Categories and own parts, judged on windows after those they were learned on."""
-        kept = {"trend": self._length(folds, {}, "trend", 1.0), "category": 0.0, "own": 0.0}
-        if not self._shared.folds_are_windows:
-            (whole,) = self._fit_own([whole], kept)  # for its information; no window is later
-            return whole, folds, kept
+        whole, *folds = self._fits
         later = [fit._replace(subset=Subset(before=window)) for window, fit in enumerate(folds)]
-        if self._shared.groups is not None:
-            whole, *later = self._fit_categories([whole, *later])
-            kept["category"] = self._length(later, kept, "category", 0.0)
-        whole, *later = self._fit_own([whole, *later], kept)
-        gained = self._held_out.compare(later, kept, "own", 0.0, _LATER_OWN_LENGTH)
+        self._fits = [whole, *later]
+        self._add_categories()
+        self._fit_own(self._fits)
+        gained = self._lifts("own", 0.0, _LATER_OWN_LENGTH)
         if gained.gain > _OWN_GAIN * gained.gain_error:
-            kept["own"] = _LATER_OWN_LENGTH
-        return whole, later, kept
+            self._kept["own"] = _LATER_OWN_LENGTH
 
-    def _fit_categories(self, fits: list[Fit]) -> list[Fit]:
-        return [
-            fit._replace(category=self._units.effects("category", fit, {"trend": 1.0}, _PRECISION))
-            for fit in fits
-        ]
+    def _add_categories(self) -> None:
+        if self._shared.groups is None:
+            return
+        for place, fit in enumerate(self._fits):
+            effects = self._units.effects("category", fit, {"trend": 1.0})
+            self._fits[place] = fit._replace(category=effects)
+        self._held_out.add("category", self._fits[1:])
+        self._kept["category"] = self._length("category", 0.0)
 
-    def _fit_own(self, fits: list[Fit], kept: dict[str, float]) -> list[Fit]:
-        found = []
-        for fit in fits:
-            found.append(fit._replace(own=self._units.effects("own", fit, kept, _PRECISION)))
+    def _fit_own(self, fits: Sequence[Fit]) -> None:
+        for place, fit in enumerate(fits):
+            effects = self._units.effects("own", fit, self._kept)
+            self._fits[place] = fit._replace(own=effects)
             self._step()
-        return found
+        if len(fits) > 1:
+            self._held_out.add("own", self._fits[1:])
 
-    def _errors(self, fit: Fit) -> Floats:
+    def _length(self, level: str, default: float) -> float:
+        """The length of a level: the default, unless another is clearly better, or it loses."""
+        best, _ = self._held_out.line(self._kept, level).best(default)
+        if best == default:
+            return default
+        better = self._lifts(level, default, best)
+        if better.gain > CLEARLY * better.gain_error:
+            return best
+        if default == 0:
+            return default
+        # A default that loses would end in biases of 0, even where a shorter level surely gains.
+        from_none = self._lifts(level, 0.0, best)
+        gains = from_none.gain > _INSTEAD_OF_LOSS * from_none.gain_error
+        return best if gains and self._lifts(level, 0.0, default).gain <= 0 else default
+
+    def _lifts(self, level: str, start: float, end: float) -> Lifts:
+        """What held-out units gain from one length of a level to another."""
+        return self._held_out.lifts(self._kept | {level: start}, self._kept | {level: end})
+
+    def _shortened(self, share: float) -> dict[str, float]:
+        return {level: length * share for level, length in self._kept.items()}
+
+    def _forecast(self, strength: float = 1.0) -> Forecast:
+        return self._shared.forecast(self._held_out.lifts({}, self._shortened(strength)))
+
+    def _add_up(self, forecast: Forecast) -> Learned:
+        """The parts of all biases in the newest window; 0 is the average over listed items."""
+        fit, unit, kept = self._fits[0], self._shared.score_unit, self._kept
+        names, now = self._shared.tonight()
+        centred = self._shared.centre(now)
+        category = np.zeros(self._shared.n_items)
+        if fit.category is not None:
+            category = kept["category"] * self._units.by_item(fit, "category")
+        return Learned(
+            trend=kept["trend"] * (centred @ fit.slopes) * unit,
+            category=category * unit,
+            own=kept["own"] * self._units.by_item(fit, "own") * unit,
+            error=self._errors(fit, centred) * unit,
+            coefficients=dict(zip(names, fit.slopes.tolist(), strict=True)),
+            kept=kept,
+            forecast=forecast,
+            score_coefficient=fit.score_coefficient,
+        )
+
+    def _errors(self, fit: Fit, centred: Floats) -> Floats:
         """The standard error of each item's bias.
 
         The information on an item comes from its buyers (part of each, because a rise is a ratio
@@ -279,63 +307,9 @@ class LevelFits:
         information = _PER_BUYER * bought / fit.score_coefficient**2
         shrunken = spread / (1.0 + spread * np.maximum(information, fit.own.information))
         covariance = coefficient_errors(self._trend.sample.choices(fit.subset), fit.coefficients)
-        of_trend = ((self._centred @ covariance[1:, 1:]) * self._centred).sum(axis=1)
+        of_trend = ((centred @ covariance[1:, 1:]) * centred).sum(axis=1)
         errors: Floats = np.sqrt(np.maximum(of_trend, 0.0) + shrunken + _MISFIT**2 * spread)
-        errors /= fit.score_coefficient
-        return errors
-
-    def _length(
-        self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float
-    ) -> float:
-        """The length of a level: the default, unless another is clearly better, or it loses."""
-        best, _ = self._held_out.line(fold_fits, kept, level).best(default)
-        if best == default:
-            return default
-
-        def lifts(start: float, end: float) -> Lifts:
-            return self._held_out.compare(fold_fits, kept, level, start, end)
-
-        better = lifts(default, best)
-        if better.gain > _CLEARLY * better.gain_error:
-            return best
-        if default == 0:
-            return default
-        # A default that loses would end in biases of 0, even where a shorter level surely gains.
-        from_none = lifts(0.0, best)
-        gains = from_none.gain > _INSTEAD_OF_LOSS * from_none.gain_error
-        return best if gains and lifts(0.0, default).gain <= 0 else default
-
-    def _forecast(self, folds: list[Fit], kept: dict[str, float]) -> Forecast:
-        return self._shared.forecast(self._held_out.forecast(folds, kept))
-
-    def _add_up(self, fit: Fit, kept: dict[str, float], forecast: Forecast) -> Learned:
-        """The parts of all biases in the newest window; 0 is the average over listed items."""
-        unit = self._shared.score_unit
-        trend = kept["trend"] * (self._centred @ fit.slopes)
-        category = np.zeros(self._shared.n_items)
-        if fit.category is not None:
-            category = kept["category"] * self._units.by_item(fit, "category")
-        own = kept["own"] * self._units.by_item(fit, "own")
-        error = self._errors(fit)
-        beta = dict(zip(self._names, (float(b) for b in fit.slopes), strict=True))
-        return Learned(
-            trend * unit, category * unit, own * unit, error * unit, beta, kept, forecast,
-            score_coefficient=fit.score_coefficient,
-        )  # fmt: skip
-
-
-def nothing_learned(shared: Shared) -> Learned:
-    """Biases of 0, with what is known of items before anything is learned."""
-    zero = np.zeros(shared.n_items)
-    wide = np.full(shared.n_items, shared.score_unit / np.sqrt(_PRECISION))
-    none = {"trend": 0.0, "category": 0.0, "own": 0.0}
-    return Learned(
-        zero, zero, zero, wide, dict.fromkeys(shared.tonight()[0], 0.0), none, NO_FORECAST
-    )
-
-
-def _shorten(kept: dict[str, float], share: float) -> dict[str, float]:
-    return {level: length * share for level, length in kept.items()}
+        return errors / fit.score_coefficient
 
 
 # The result ---------------------------------------------------------------------------------------
@@ -346,23 +320,19 @@ def _build_result(
 ) -> ItemBias:
     """What was learned, as an `ItemBias`; warns before anyone ships biases that may not help."""
     plan, counts, before = counted.plan, counted.counts, counted.counts.before
-    fresh = _find_fresh(counts, shared.histories)
+    sold = counts.support.astype(np.float64)
+    if shared.histories.before:
+        sold += shared.histories.before[-1]["long"]
+    fresh = (counts.listed < _FEW) & (sold < _FEW)  # too rare for their bias to be known
     bias, learned = _centre(learned, before.shown, fresh, counted.categories)
     after = sum_parts(counted.parts.map(count_top_k, plan, shared.scale, bias))
     value_before, value_after = (own.hit_values / plan.quanta for own in (before, after))
-    weight = counts.weight_of_buyers(plan)
     forecast, low, high = learned.forecast.interval()
     n_items = len(bias)
     summary = Summary(
-        metric=settings.metric,
-        k=settings.k,
-        before=float(value_before.sum() / weight),
-        after=float(value_after.sum() / weight),
+        **counted.figures(after),
         objective_before=float(value_before.sum()),
         objective_after=float(value_after.sum()),
-        n_users=counts.n_buyers,
-        n_skipped=counted.survey.n_units - counts.n_buyers,
-        n_items=n_items,
         n_candidates=n_items,
         n_excluded=0,
         cycles=1,
@@ -401,14 +371,6 @@ def _build_result(
         window=counted.window,
         depth=common_depth(counts.lengths),
     )
-
-
-def _find_fresh(counts: Counts, histories: Histories) -> Flags:
-    """Items that were listed and sold too rarely for their bias to be known."""
-    sold = counts.support.astype(np.float64)
-    if histories.before:
-        sold = sold + histories.before[-1].long
-    return (counts.listed < _FEW) & (sold < _FEW)
 
 
 def _centre(learned: Learned, shown: Ints, fresh: Flags, categories: Any) -> tuple[Floats, Learned]:
@@ -450,32 +412,28 @@ def _concentration(shown: Ints) -> float:
 
 def _warn_before_shipping(summary: Summary, learned: Learned, n_units: int) -> None:
     """Warn of biases that may not help, or that show everybody the same items."""
-    name = f"{summary.metric.upper()}@{summary.k}"
+    name, told = f"{summary.metric.upper()}@{summary.k}", None
     advice = "keep the current biases, or learn from more users or days"
     if n_units < FEWEST_UNITS:
-        warn(
+        told = (
             f"too little to tell: {n_units} users bought something that was listed to "
-            f"them, at least {FEWEST_UNITS} are needed; all biases set to 0; {advice}",
-            GuardWarning,
+            f"them, at least {FEWEST_UNITS} are needed; all biases set to 0; {advice}"
         )
     elif not summary.converged:
-        warn(f"the trend did not converge; all biases set to 0; {advice}", GuardWarning)
+        told = f"the trend did not converge; all biases set to 0; {advice}"
     elif not any(summary.kept.values()):
-        warn(
-            f"no clear gain in {name} on held-out data; all biases set to 0; {advice}",
-            GuardWarning,
-        )
+        told = f"no clear gain in {name} on held-out data; all biases set to 0; {advice}"
     elif not learned.forecast.is_told:
-        warn(ONE_DAY, GuardWarning)
+        told = ONE_DAY
     elif not (learned.forecast.is_clear() or np.isnan(learned.forecast.share)):
-        warn(f"no clear gain in {name} on held-out data; {advice}", GuardWarning)
+        told = f"no clear gain in {name} on held-out data; {advice}"
     elif summary.forecast is not None and learned.fitted_lift < _FAR_BELOW * summary.forecast:
-        warn(
+        told = (
             f"the lift in {name} of the users learned from, {learned.fitted_lift:+.1%}, is far "
-            f"below the forecast, {summary.forecast:+.1%}: the fit does not describe them; "
-            f"{advice}",
-            GuardWarning,
+            f"below the forecast, {summary.forecast:+.1%}: the fit does not describe them; {advice}"
         )
+    if told:
+        warn(told, GuardWarning)
     before, after = summary.concentration_before or 0.0, summary.concentration_after or 0.0
     if after > before + _MORE_SLOTS and after > _TIMES_MORE * before:
         warn(

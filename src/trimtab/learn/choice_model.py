@@ -6,24 +6,23 @@ metric on what is held out decides how far.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.counted import Counts
+from trimtab.learn.counted import Counts, quanta_below
 from trimtab.learn.features import Shared, number_items
 from trimtab.learn.held_out import Lifts, LineCurve
 from trimtab.learn.units import HitLists, hash_units
 from trimtab.models.list_ranking import model_scores, to_scale
-from trimtab.threads import ranges, run_ranges, thread_count
+from trimtab.threads import run_ranges
 
 RIDGE = 10.0  # units; weight of the prior of coefficients
+PRECISION = 10.0  # of the prior of categories and own parts
 _PARTS = 8  # summed in order: the number of threads changes nothing
 _LEAST_PART = 512
 _NEWTON_STEPS = 100
@@ -35,6 +34,8 @@ _EFFECT_STEPS = 60
 _EFFECT_DAMPING = 0.8
 _EFFECT_CLOSE = 1e-3
 _LONGEST_EFFECT_STEP = 1.0  # beyond it the curvature is no longer valid
+_MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
+_MOST_FOR_CURVES, _MOST_CROSSINGS = 100_000, 30_000_000
 _LEAST_SPREAD = 0.05  # of a feature within lists; features are logs
 LEAST_SCORE_COEFFICIENT = 0.2  # a smaller one would make biases too large
 
@@ -50,11 +51,6 @@ class Choices(NamedTuple):
     table_of: Ints  # the feature table of each unit
     tables: Floats  # features by [table, item, feature]
     terms: Floats | None = None  # further features, by [entry, feature]
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, without the engine's score."""
-        return int(self.tables.shape[2]) + (0 if self.terms is None else self.terms.shape[1])
 
 
 class Coefficients(NamedTuple):
@@ -81,7 +77,8 @@ def fit_coefficients(choices: Choices, start: Coefficients | None = None) -> Coe
         choices: what to explain.
         start: a fit on other units of the same data: its prior, and where to start.
     """
-    prior = np.zeros(1 + choices.n_features)
+    n_terms = 0 if choices.terms is None else choices.terms.shape[1]
+    prior = np.zeros(1 + choices.tables.shape[2] + n_terms)
     prior[0] = 1.0
     if start is None:
         none = np.zeros(len(prior))
@@ -146,8 +143,10 @@ def _coefficient_sums(choices: Choices, beta: Floats) -> _Sums:
         )  # fmt: skip
         return sums
 
+    n_ranges = max(1, min(_PARTS, data.n_units // _LEAST_PART))
+    parts = run_ranges(part, data.n_units, n_ranges=n_ranges)
     likelihood, gradient, lower, squares = (
-        np.asarray(sum(column)) for column in zip(*_run(part, data.n_units), strict=True)
+        np.asarray(sum(column)) for column in zip(*parts, strict=True)
     )
     whole, squared = (half + np.tril(half, -1).T for half in (lower, squares))
     return _Sums(float(likelihood[0]), gradient, whole, squared)
@@ -157,13 +156,13 @@ def fit_effects(sums: Callable[[Floats], Floats], n_groups: int, precision: floa
     """The most likely effects of groups of items, shrunk to 0 by a prior.
 
     Args:
-        sums: returns gradient and curvature by group, at the given effects.
+        sums: returns gradient, curvature and noise by group, at the given effects.
         n_groups: number of groups.
         precision: of the prior, in units that list items of the group.
     """
     effects, information = np.zeros((2, n_groups))
     for _ in range(_EFFECT_STEPS):
-        gradient, information = sums(effects)
+        gradient, information, _ = sums(effects)
         step = _EFFECT_DAMPING * (gradient - precision * effects) / (information + precision)
         step = np.clip(step, -_LONGEST_EFFECT_STEP, _LONGEST_EFFECT_STEP)
         effects = effects + step
@@ -187,9 +186,8 @@ def effect_variance(sums: Floats) -> float:
 
 
 def sum_effects(
-    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats, quanta: float,
-    with_noise: bool = True,
-) -> Ints:  # fmt: skip
+    data: HitLists, weights: Floats, logits: Floats, groups: Codes, effects: Floats, quanta: float
+) -> Ints:
     """Gradient, curvature and noise of each group, in quanta; sums over parts of the units add.
 
     Args:
@@ -199,31 +197,19 @@ def sum_effects(
         groups: of list entries.
         effects: by group.
         quanta: per 1.
-        with_noise: whether the noise is needed; without it there are two sums.
     """
     from trimtab.kernels.levels import effect_sums
 
     def part(start: int, stop: int) -> Ints:
-        sums = np.zeros((3 if with_noise else 2, len(effects)), np.int64)
-        noise = sums[2] if with_noise else sums[0, :0]
+        sums = np.zeros((3, len(effects)), np.int64)
         effect_sums(
             start, stop, data.lists.indptr, groups, logits, data.hits, weights, effects, quanta,
-            sums[0], sums[1], noise,
+            *sums,
         )  # fmt: skip
         return sums
 
-    total: Ints = functools.reduce(np.add, _run(part, data.n_units))
+    total: Ints = sum(run_ranges(part, data.n_units))
     return total
-
-
-def _run(part: Any, n_units: int) -> list[Any]:
-    """Results of `part` over a fixed number of ranges, in order; uses all threads."""
-    cut = ranges(n_units, max(1, min(_PARTS, n_units // _LEAST_PART)))
-    n_threads = min(thread_count(), len(cut))
-    if n_threads <= 1:
-        return [part(*span) for span in cut]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(lambda span: part(*span), cut))
 
 
 # Units that it is fitted on, and the levels made of it --------------------------------------------
@@ -278,37 +264,47 @@ class Fit(NamedTuple):
         return self.coefficients.beta[1:] / self.score_coefficient
 
 
-class LevelUnits:
-    """Some or all of the units with hits.
+Kept = Mapping[str, float]  # how far each level is carried
+
+
+class ChoiceUnits:
+    """Units with hits, and what the choice model explains these by.
 
     Args:
-        data: with lists on the scale that biases are added on.
+        data: with lists on the scale that biases are added on, or as the choice model takes them.
         shared: what all units share.
+        mean_to_gain: what counts as 1 of the most that a unit's hits can add to the metric; the
+            mean of these units if None.
+        terms: further features, by [entry, feature].
     """
 
-    def __init__(self, data: HitLists, shared: Shared) -> None:
-        self.data, self.shared = data, shared
+    def __init__(
+        self, data: HitLists, shared: Shared, mean_to_gain: float | None = None,
+        terms: Floats | None = None,
+    ) -> None:  # fmt: skip
+        self.data, self.shared, self.terms = data, shared, terms
         self.fold = shared.folds_of(data.windows, data.hashes)
-        self.to_gain = data.most_to_gain(shared.k, shared.metric) / shared.sizes.mean_to_gain
+        to_gain = data.most_to_gain(shared.k, shared.metric)
+        self.to_gain = to_gain / (
+            mean_to_gain or max(float(to_gain.sum()) / max(len(to_gain), 1), 1e-300)
+        )
         # Features are computed for the items on these lists only, which get numbers of their own.
         self._items, self._local = number_items(data.lists.items, shared.n_items)
 
-    @cached_property
+    @property
     def model(self) -> HitLists:
         """The lists with the scores that the choice model uses."""
-        lists = self.data.lists
-        taken = model_scores(lists, self.shared.scale, self.shared.score_unit, self.shared.k)
-        return self.data._replace(lists=lists._replace(scores=taken))
-
-    def on_scale(self, scale: Scale) -> LevelUnits:
-        """These units on another scale; they must have the engine's scores as they are."""
-        shared = replace(self.shared, scale=scale.name, score_unit=scale.unit)
-        lists = to_scale(self.data.lists, scale.name, shared.k).lists
-        return LevelUnits(self.data._replace(lists=lists), shared)
+        return self.data
 
     @cached_property
     def _tables(self) -> Floats:
         return self.shared.tables(self._items)
+
+    def choices(self, subset: Subset) -> Choices:
+        """What the choice model explains: the purchases of the units of a fit."""
+        data = self.model._replace(lists=self.model.lists._replace(items=self._local))
+        tables = self._table_of(subset), self._tables
+        return Choices(data, self._weights(subset), *tables, self.terms)
 
     def _weights(self, subset: Subset) -> Floats:
         """How much each unit counts in a fit; 0 for those that it leaves out."""
@@ -323,42 +319,96 @@ class LevelUnits:
         """The feature table of each unit."""
         return self.shared.table_of(self.data.windows, self.fold, subset.left_out)
 
+
+def fit_folds(
+    units: ChoiceUnits, n_folds: int, step: Callable[[], None] = lambda: None
+) -> list[Coefficients]:
+    """Coefficients of all units, and then without each fold.
+
+    Args:
+        units: to fit on.
+        n_folds: number of parts that are held out in turn.
+        step: called after each fit.
+    """
+    found: list[Coefficients] = []
+    for left_out in (None, *range(n_folds)):
+        start = found[0] if found else None
+        found.append(fit_coefficients(units.choices(Subset(left_out)), start))
+        step()
+    return found
+
+
+class LevelUnits(ChoiceUnits):
+    """Some or all of the units with hits, on a scale that biases are added on."""
+
+    def __init__(self, data: HitLists, shared: Shared) -> None:
+        super().__init__(data, shared, shared.sizes.mean_to_gain)
+
+    @cached_property
+    def model(self) -> HitLists:
+        """The lists with the scores that the choice model uses."""
+        lists = self.data.lists
+        taken = model_scores(lists, self.shared.scale, self.shared.score_unit, self.shared.k)
+        return self.data._replace(lists=lists._replace(scores=taken))
+
+    def on_scale(self, scale: Scale) -> LevelUnits:
+        """These units on another scale; they must have the engine's scores as they are."""
+        shared = replace(self.shared, scale=scale.name, score_unit=scale.unit)
+        lists = to_scale(self.data.lists, scale.name, shared.k).lists
+        return LevelUnits(self.data._replace(lists=lists), shared)
+
     def sample(self, purpose: str) -> LevelUnits:
-        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths."""
-        share = self.shared.sample_share(purpose)
-        if share == 1.0:
+        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths.
+
+        Curves use as many units as fit into memory.
+        """
+        sizes, salt = self.shared.sizes, self.shared.seed
+        share = _MOST_FOR_TREND / max(sizes.n_units, 1)
+        if purpose == "curves":
+            by_crossings = _MOST_CROSSINGS / max(sizes.crossings, 1)
+            share, salt = min(_MOST_FOR_CURVES / max(sizes.n_units, 1), by_crossings), -1
+        if share >= 1.0:
             return self
-        salt = self.shared.seed if purpose == "trend" else -1
         chosen = hash_units(self.data.hashes, self.data.windows, salt + 2) < share
         return LevelUnits(self.data.take(np.flatnonzero(chosen)), self.shared)
 
-    def choices(self, subset: Subset) -> Choices:
-        """What the choice model explains: the purchases of the units of a fit."""
-        data = self.model._replace(lists=self.model.lists._replace(items=self._local))
-        return Choices(data, self._weights(subset), self._table_of(subset), self._tables)
-
-    def effects(self, level: str, fit: Fit, kept: dict[str, float], precision: float) -> Effects:
+    def effects(self, level: str, fit: Fit, kept: dict[str, float]) -> Effects:
         """The effects of categories ("category") or items ("own") beyond the kept levels."""
-        groups: Codes = self.data.lists.items
-        n_groups = self.shared.n_items
+        lists = self.model.lists
+        logits, none = lists.scores.copy(), np.zeros(self.data.n_units, np.int64)
+        self._add("trend", fit, kept["trend"], self._table_of(fit.subset), logits)
+        if fit.category is not None and kept["category"]:
+            self._add("category", fit, kept["category"], none, logits)
+        logits *= fit.score_coefficient
+        groups, n_groups = lists.items, self.shared.n_items
         if level == "category":
             assert self.shared.groups is not None
-            groups, n_groups = self.shared.groups[groups], self.shared.n_groups
-        weights, logits = self._weights(fit.subset), self._logits(fit, kept)
-        quanta = self.shared.effect_quanta
+            groups, n_groups = self.shared.groups[groups], int(self.shared.groups.max()) + 1
+        weights, quanta = self._weights(fit.subset), self._quanta
 
         def sums(effects: Floats) -> Floats:
-            return sum_effects(self.model, weights, logits, groups, effects, quanta, False) / quanta
+            return sum_effects(self.model, weights, logits, groups, effects, quanta) / quanta
 
-        return fit_effects(sums, n_groups, precision)
+        return fit_effects(sums, n_groups, PRECISION)
 
     def effect_variance(self, fit: Fit) -> float:
         """The variance over items of true effects, beyond the engine's score alone."""
         lists, none = self.model.lists, np.zeros(self.shared.n_items)
-        logits, quanta = fit.score_coefficient * lists.scores, self.shared.effect_quanta
-        weights = self._weights(fit.subset)
-        sums = sum_effects(self.model, weights, logits, lists.items, none, quanta)
-        return effect_variance(sums / quanta)
+        logits, weights = fit.score_coefficient * lists.scores, self._weights(fit.subset)
+        sums = sum_effects(self.model, weights, logits, lists.items, none, self._quanta)
+        return effect_variance(sums / self._quanta)
+
+    @property
+    def _quanta(self) -> float:
+        heaviest = max(1.0, float(self.to_gain.max(initial=0.0)))
+        return quanta_below(4.0 * self.data.n_units * heaviest**2)
+
+    def by_item(self, fit: Fit, level: str) -> Floats:
+        """What a level below the trend says of each item."""
+        effects = fit.category if level == "category" else fit.own
+        assert effects is not None
+        values = effects.values / fit.score_coefficient
+        return values[self.shared.groups] if level == "category" else values
 
     def _trend_of(self, fit: Fit) -> Floats:
         """The trend of the items on these lists, by [table, item]."""
@@ -368,81 +418,67 @@ class LevelUnits:
             total += self._tables[:, :, place] * fit.slopes[place]
         return total
 
-    def _logits(self, fit: Fit, kept: dict[str, float]) -> Floats:
-        """The logits of every list entry with the kept levels."""
+    def _add(self, level: str, fit: Fit, length: float, table_of: Ints, out: Floats) -> None:
+        """Add a level to list entries, but for units of table -1."""
         from trimtab.kernels.levels import add_level
 
-        indptr, items, scores = self.model.lists
-        table_of, trend = self._table_of(fit.subset), self._trend_of(fit)
-        logits, n_units = np.empty(len(scores)), self.data.n_units
-        length = float(kept["trend"])
-        run_ranges(add_level, n_units, indptr, self._local, scores, table_of, trend, length, logits)
-        if fit.category is not None and kept.get("category"):
-            none, by_item = np.zeros(n_units, np.int64), self.by_item(fit, "category")[None]
-            length = float(kept["category"])
-            run_ranges(add_level, n_units, indptr, items, logits, none, by_item, length, logits)
-        logits *= fit.score_coefficient
-        return logits
+        items, values = self._local, None
+        if level == "trend":
+            values = self._trend_of(fit)
+        else:
+            items, values = self.data.lists.items, self.by_item(fit, level)[None]
+        indptr, n_units = self.data.lists.indptr, self.data.n_units
+        run_ranges(add_level, n_units, indptr, items, table_of, values, float(length), out)
 
-    def by_item(self, fit: Fit, level: str) -> Floats:
-        """What a level below the trend says of each item."""
-        effects = fit.category if level == "category" else fit.own
-        assert effects is not None
-        values = effects.values / fit.score_coefficient
-        return values[self.shared.groups] if level == "category" else values
-
-    def _held_out_level(self, fold_fits: list[Fit], level: str) -> Floats:
+    def held_out_level(self, level: str, fold_fits: Sequence[Fit]) -> Floats:
         """A level at every list entry, from the fit that left out the entry's unit."""
-        from trimtab.kernels.levels import take_level
-
-        indptr, items, _ = self.data.lists
-        out = np.empty(len(items))
+        out, tables = np.zeros(len(self.data.lists.items)), np.zeros(self.data.n_units, np.int64)
         for left_out, fit in enumerate(fold_fits):
             if level == "trend":
-                numbers, values = self._local, self._trend_of(fit)
-                table_of = self.shared.table_of(self.data.windows, left_out)
-            else:
-                numbers, values = items, self.by_item(fit, level)[None]
-                table_of = np.zeros(self.data.n_units, np.int64)
-            run_ranges(
-                take_level, self.data.n_units, indptr, numbers, self.fold == left_out, table_of,
-                values, float(self.shared.score_unit), out,
-            )  # fmt: skip
+                tables = self.shared.table_of(self.data.windows, left_out)
+            table_of = np.where(self.fold == left_out, tables, -1)
+            self._add(level, fit, self.shared.score_unit, table_of, out)
         return out
 
-    def held_out_move(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
-        """How far the kept levels move every list entry, from fits that left out its unit."""
-        moved = np.zeros(len(self.data.lists.items))
+
+class HeldOut:
+    """Units ranked by levels that were learned without them.
+
+    Args:
+        units: on the scale that biases are added on.
+        fold_fits: fits without each fold.
+        levels: that they have.
+    """
+
+    def __init__(
+        self, units: LevelUnits, fold_fits: Sequence[Fit] = (), levels: Sequence[str] = ()
+    ) -> None:
+        self._units, self._shared, self._moves = units, units.shared, dict[str, Floats]()
+        for level in levels:
+            self.add(level, fold_fits)
+
+    def add(self, level: str, fold_fits: Sequence[Fit]) -> None:
+        """Add a level to the fits, or replace it."""
+        self._moves[level] = self._units.held_out_level(level, fold_fits)
+
+    def move(self, kept: Kept) -> Floats:
+        """How far levels move every list entry, each as far as it is kept."""
+        moved = np.zeros(len(self._units.data.lists.items))
         for level, length in kept.items():
             if length:
-                moved += length * self._held_out_level(fold_fits, level)
+                moved += length * self._moves[level]
         return moved
 
-    def _along(
-        self, fold_fits: list[Fit], kept: dict[str, float], level: str
-    ) -> tuple[HitLists, Floats]:
-        """Lists with the kept levels applied, and the slopes of the next level."""
-        lists = self.data.lists
-        moved = lists._replace(scores=lists.scores + self.held_out_move(fold_fits, kept))
-        return self.data._replace(lists=moved), self._held_out_level(fold_fits, level)
+    def values(self, kept: Kept) -> Floats:
+        """The weighted metric of each unit with the kept levels."""
+        return self._shared.values_at(self._units.data, self.move(kept), 1.0)
 
-    def line(self, fold_fits: list[Fit], kept: dict[str, float], level: str) -> LineCurve:
-        """The metric along a level, each unit held out."""
-        return self.shared.line(*self._along(fold_fits, kept, level))
+    def lifts(self, before: Kept, after: Kept) -> Lifts:
+        """What units gain from some kept levels to others."""
+        return self._shared.lifts(self.values(before), self.values(after), self._units.fold)
 
-    def compare(
-        self, fold_fits: list[Fit], kept: dict[str, float], level: str, default: float, best: float
-    ) -> Lifts:
-        """The gain from another length than the default one, each unit held out."""
-        here, slopes = self._along(fold_fits, kept, level)
-        before, after = (self.shared.values_at(here, slopes, t) for t in (default, best))
-        return self.shared.lifts(before, after, self.fold, self.shared.lift_quanta)
-
-    def forecast(self, fold_fits: list[Fit], kept: dict[str, float]) -> Lifts:
-        """The gain from all kept levels, each unit held out."""
-        before, after = self.shared.values_at(self.data), self.held_out_values(fold_fits, kept)
-        return self.shared.lifts(before, after, self.fold, self.shared.lift_quanta)
-
-    def held_out_values(self, fold_fits: list[Fit], kept: dict[str, float]) -> Floats:
-        """The weighted metric of each unit with the kept levels, each unit held out."""
-        return self.shared.values_at(self.data, self.held_out_move(fold_fits, kept), 1.0)
+    def line(self, kept: Kept, level: str) -> LineCurve:
+        """The metric along another level."""
+        lists = self._units.data.lists
+        moved = lists._replace(scores=lists.scores + self.move(kept))
+        return self._shared.line(self._units.data._replace(lists=moved), self._moves[level])

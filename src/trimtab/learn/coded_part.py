@@ -88,24 +88,8 @@ class Reading(NamedTuple):
     timed: bool  # whether the times of purchases are needed: they are known in the history, too
     labels: dict[str, str]  # windows of tables of lists that have one each; empty: as in `recs`
 
-    @staticmethod
-    def of(
-        columns: Mapping[str, Collection[str]], unlisted: str, duplicates: str,
-        labels: dict[str, str] | None = None,
-    ) -> Reading:  # fmt: skip
-        """Return how tables with these columns are read."""
-        require_choice("duplicates", duplicates, DUPLICATES)
-        if not labels:
-            require_windows_in_all({name: columns[name] for name in ("recs", "recent")})
-        timed = all(TIMESTAMP in columns.get(name, ()) for name in ("recent", "history"))
-        return Reading(unlisted, duplicates, timed, labels or {})
 
-
-class SharedTables(NamedTuple):
-    """Tables whose rows belong to no user; they are held in memory."""
-
-    items: Table | None = None
-    history: Table | None = None  # counts of items, or events without users
+SharedTables = dict[str, Table]  # those whose rows belong to no user; they are held in memory
 
 
 def sort_tables(
@@ -124,8 +108,11 @@ def sort_tables(
     columns = {name: columns[name] for name in learner.choose_tables(columns)}
     by_user = [name for name in columns if is_by_user(name, columns[name])]
     others = {name: read(name) for name in columns if name not in by_user}
-    reading = Reading.of(columns, learner.biases.unlisted, duplicates, labels)
-    return by_user, SharedTables(others.get("items"), others.get("history")), reading
+    require_choice("duplicates", duplicates, DUPLICATES)
+    if not labels:
+        require_windows_in_all({name: columns[name] for name in ("recs", "recent")})
+    timed = all(TIMESTAMP in columns.get(name, ()) for name in ("recent", "history"))
+    return by_user, others, Reading(learner.biases.unlisted, duplicates, timed, labels or {})
 
 
 @packable
@@ -148,8 +135,8 @@ class Survey(NamedTuple):
     example: tuple[Any, Any] | None  # a purchase and a list, by user and item
 
     def __add__(self, other: Survey) -> Survey:  # type: ignore[override]
-        pairs = zip(self._fields, self, other, strict=True)
-        return Survey(*(_join_known(_TOGETHER[name], one, two) for name, one, two in pairs))
+        joined: Survey = join_fields(_TOGETHER, self, other)
+        return joined
 
     @property
     def labels(self) -> list[Any]:
@@ -157,15 +144,21 @@ class Survey(NamedTuple):
         return [None] if self.windows is None else _plain(self.windows)
 
 
-def _join_known(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
-    """Return two values of a field as one; what only one part knows is taken as it is."""
-    if one is None or other is None:
-        return other if one is None else one
-    if isinstance(one, dict):
-        return {
-            name: _join_known(join, one.get(name), other.get(name)) for name in {**one, **other}
-        }
-    return join(one, other)
+def join_fields(rules: Mapping[str, Callable[[Any, Any], Any]], one: Any, other: Any) -> Any:
+    """Return two tuples of named fields as one; fields without a rule add up.
+
+    What only one of them knows is taken as it is; of dictionaries, each entry is joined.
+    """
+
+    def join(rule: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+        if one is None or other is None:
+            return other if one is None else one
+        if isinstance(one, dict):
+            return {n: join(rule, one.get(n), other.get(n)) for n in {**one, **other}}
+        return rule(one, other)
+
+    pairs = zip(one._fields, one, other, strict=True)
+    return type(one)(*(join(rules.get(name, add), *pair) for name, *pair in pairs))
 
 
 def _join_ids(column: str, *ids: Any) -> Any:
@@ -173,16 +166,12 @@ def _join_ids(column: str, *ids: Any) -> Any:
     return Vocabulary.encode(*own)[0].ids if own else ids[0]
 
 
-def _first_known(one: Any, _other: Any) -> Any:
-    return one
-
-
 # How each field of a survey adds up, where both parts know it; of a dictionary, each entry.
 _TOGETHER: dict[str, Callable[[Any, Any], Any]] = {
     "item_ids": partial(_join_ids, ITEM), "windows": partial(_join_ids, WINDOW),
-    "n_units": add, "n_rows": add, "heaviest": max, "heaviest_event": max, "first": min,
+    "heaviest": max, "heaviest_event": max, "first": min,
     "last": max, "starts": min, "last_sale": max, "latest": max, "by_day": and_,
-    "zoned": _first_known, "example": _first_known,
+    "zoned": lambda one, _: one, "example": lambda one, _: one,
 }  # fmt: skip
 
 
@@ -227,7 +216,8 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
         heaviest = largest_weights(sale_units, sale_items, recent_weights)
     users, log = units.user_codes, None
     if history is not None:
-        ours, theirs = _code_users(units, history)
+        known = Vocabulary(units.users, "recs", USER).column
+        _, (ours, theirs) = Vocabulary.encode(known, history.ids(USER))
         users = ours[units.user_codes]
         times = read_times(history) if history.has(TIMESTAMP) else None
         log = Events(codes[0], theirs, times, history_weights)
@@ -239,11 +229,9 @@ def code_part(part: Mapping[str, Any], reading: Reading) -> CodedPart:
     by_user = np.ones(len(units))
     if "weights" in tables and len(tables["weights"]):
         by_user = read_weights(tables["weights"].columns, units, np.zeros(0, bool), "recs")
+    example = _example(units, items, (sale_units, sale_items), (list_units, list_items))
     survey = _survey(tables, reading, units, items, sales, windows[sale_units], log)
-    survey = survey._replace(
-        heaviest=float(by_user.max(initial=0.0)),
-        example=_example(units, items, (sale_units, sale_items), (list_units, list_items)),
-    )
+    survey = survey._replace(heaviest=float(by_user.max(initial=0.0)), example=example)
     hashes = Vocabulary(units.users, "recs", USER).hashes()[units.user_codes]
     return CodedPart(
         lists, bought, heaviest, by_user, hashes, windows, users, sales, windows[sale_units], log,
@@ -273,12 +261,6 @@ def _stack_lists(tables: dict[str, Table], labels: dict[str, str]) -> Table:
     return replace(tables["recs"], columns=pa.concat_tables(stacked, promote_options="permissive"))
 
 
-def _code_users(units: Units, history: Table) -> list[Codes]:
-    """Return the users of units and of the history, in one coding."""
-    ours = Vocabulary(units.users, "recs", USER).column
-    return Vocabulary.encode(ours, history.ids(USER))[1]
-
-
 def read_times(table: Table) -> Ints:
     """Return the timestamps of a table in microseconds; those without a time zone count as UTC."""
     name = table.own_name(TIMESTAMP)
@@ -302,9 +284,8 @@ def _survey(
     sale_windows: Codes, log: Events | None,
 ) -> Survey:  # fmt: skip
     first, last = _time_bounds(tables["recent"])
-    starts, last_sale = {}, None
+    starts = {}
     if sales.times is not None and len(sales.times):
-        last_sale = int(sales.times.max())
         labels = [None] if units.windows is None else _plain(units.windows)
         for window in np.unique(sale_windows):
             starts[labels[window]] = int(sales.times[sale_windows == window].min())
@@ -322,7 +303,7 @@ def _survey(
         first=first,
         last=last,
         starts=starts,
-        last_sale=last_sale,
+        last_sale=None if not starts else int(sales.times.max()),  # type: ignore[union-attr]
         latest=None if times is None or len(times) == 0 else int(times.max()),
         by_day=times is not None and not np.any(times % DAY),
         zoned=_zones(tables, reading.timed),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from trimtab.learn.coded_part import (
     Survey,
     check_same_clock,
     code_part,
+    join_fields,
     read_categories,
     read_times,
     survey_of,
@@ -85,6 +86,20 @@ class Counted:
         )
         return {"rows": self.survey.n_rows["recent"], "first": first, "last": last}
 
+    def figures(self, after: TopK) -> dict[str, Any]:
+        """What every summary tells; `after` is what the biases show."""
+        plan, counts = self.plan, self.counts
+        weight = plan.quanta * counts.weight_of_buyers(plan)
+        return {
+            "metric": plan.metric,
+            "k": plan.k,
+            "before": float(counts.before.hit_values.sum() / weight),
+            "after": float(after.hit_values.sum() / weight),
+            "n_users": counts.n_buyers,
+            "n_skipped": self.survey.n_units - counts.n_buyers,
+            "n_items": plan.n_items,
+        }
+
     def choose_units(self) -> tuple[Choice, Histories]:
         """Return which units are learned from, and the histories before their windows.
 
@@ -127,27 +142,28 @@ def count_tables(
         shared: other tables.
         reading: how tables are read.
     """
-    if shared.history is not None:
-        shared = shared._replace(history=drop_weightless(shared.history)[0])
-        if not len(shared.history):  # type: ignore[arg-type]
+    shared = dict(shared)
+    if "history" in shared:
+        shared["history"] = drop_weightless(shared["history"])[0]
+        if not len(shared["history"]):
             raise DataError(_ALL_ZERO.format("history"))
     coded = parts.keep(code_part, reading)
     survey = sum_parts(coded.map(survey_of))
     for name, n_rows in survey.n_rows.items():
         require_rows(name, n_rows)
-    columns = [Vocabulary(survey.item_ids).column]
-    columns += [table.ids(ITEM) for table in shared if table is not None]
-    items, (_, *codes) = Vocabulary.encode(*columns)
-    log = _Timeline(survey, shared, reading)
+    known = Vocabulary(survey.item_ids).column
+    items, (_, *codes) = Vocabulary.encode(known, *(table.ids(ITEM) for table in shared.values()))
+    codes_of = dict(zip(shared, codes, strict=True))
+    log = _Timeline(survey, shared.get("history"), reading.timed)
     plan = _make_plan(settings, survey, items.ids, _scale_events(coded, survey), log)
     counts = sum_parts(coded.map(count_part, plan))
     _check_counts(counts, plan, survey)
     categories = None
-    if shared.items is not None:
-        categories = read_categories(shared.items, codes[0], len(items))
+    if "items" in shared:
+        categories = read_categories(shared["items"], codes_of["items"], len(items))
     sales = counts.sales
-    if shared.history is not None:
-        sales = (sales or NO_SALES) + log.count_shared(shared.history, codes[-1], plan)
+    if "history" in shared:
+        sales = (sales or NO_SALES) + log.count_shared(codes_of["history"], plan)
     return Counted(coded, plan, survey, counts, log.histories(sales, plan), categories)
 
 
@@ -206,19 +222,20 @@ def _sum_event_weights(part: CodedPart, most: float, quanta: float) -> Ints:
 class _Timeline:
     """When things were sold: the grid of ticks, and the windows on it."""
 
-    def __init__(self, survey: Survey, shared: SharedTables, reading: Reading) -> None:
-        history, latest, by_day = shared.history, survey.latest, survey.by_day
-        self._timed = reading.timed and survey.last_sale is not None
+    def __init__(self, survey: Survey, history: Table | None, timed: bool) -> None:
+        latest, by_day = survey.latest, survey.by_day
+        self._history, self._timed = history, timed and survey.last_sale is not None
         self._is_counts = history is not None and history.has(COUNT)
-        self._shared_times: Ints | None = None
+        self._times: Ints | None = None  # of a history without users
         if history is not None and history.has(TIMESTAMP):
-            self._shared_times = times = read_times(history)
+            self._times = times = read_times(history)
             latest, by_day = int(times.max(initial=-1)), not np.any(times % DAY)
             if self._timed and survey.zoned is not None:
                 name = history.own_name(TIMESTAMP)
                 zoned = has_zone(history.columns[TIMESTAMP], "history", name)
                 check_same_clock({"history": zoned, "recent": survey.zoned})
         self.grid: Grid | None = None
+        self.newest: int | None = None  # start of the newest window, if its sales are added
         self._starts: list[int] = []
         self._until = 1  # the first tick in which nothing was sold
         if self._timed:
@@ -227,49 +244,46 @@ class _Timeline:
             starts = [survey.starts.get(label, first) for label in survey.labels]
             self.grid = Grid(0) if by_day else Grid.through(starts)
             self._starts = [self.grid.start(self.grid.tick(start)) for start in starts]
+            self.newest = None if self._is_counts else max(self._starts)
         elif latest is not None:
             self.grid = Grid((latest + 1) % DAY)
         if self.grid is not None and latest is not None:
             self._until = self.grid.tick(latest) + 1
             self._end = latest + (DAY if by_day else 1)
 
-    @property
-    def newest(self) -> int | None:
-        """The start of the newest window; None if purchases are not added to the history."""
-        return max(self._starts) if self._timed and not self._is_counts else None
-
-    def count_shared(self, history: Table, items: Codes, plan: Plan) -> Sales:
+    def count_shared(self, items: Codes, plan: Plan) -> Sales:
         """Return the sales of a history without users."""
-        times, weights = self._shared_times, None
+        history, weights = self._history, None
+        assert history is not None
         if history.has(WEIGHT):
             weights = plan.event_scale.as_sales(read_scores(history, WEIGHT))
         if history.has(COUNT):
             weights = read_scores(history, COUNT, "counts must be at least 0; drop those rows")
             weights = np.rint(weights * 2.0**20) / 2.0**20  # sums of such fractions are exact
-        events = Events(items, None, times, weights)
-        if times is not None and self.newest is not None:
-            events = events.take(np.flatnonzero(times < self.newest))
+        events = Events(items, None, self._times, weights)
+        if self._times is not None and self.newest is not None:
+            events = events.take(np.flatnonzero(self._times < self.newest))
         return count_sales(events, plan.ticks_of(events), plan.n_items)
 
     def histories(self, sales: Sales | None, plan: Plan) -> Histories:
         """Return what was sold before each window and before now."""
         if sales is None:
             return Histories()
-        n_items, n_windows = plan.n_items, plan.n_windows
-        if not self._timed:
-            if n_windows > 1:
-                warn(_UNTIMED.format(n_windows))
-            timed = self.grid is not None and not self._is_counts
-            return Histories(
-                (history_before(sales, self._until, n_items, timed=timed),) * n_windows
-            )
-        assert self.grid is not None
-        ticks = [self.grid.tick(start) for start in self._starts]
-        if self._is_counts:
-            return Histories(tuple(history_before(sales, t, n_items, timed=False) for t in ticks))
+        if not self._timed and plan.n_windows > 1:
+            warn(_UNTIMED.format(plan.n_windows))
+        ticks = [self._until] * plan.n_windows
+        if self._timed and self.grid is not None:
+            ticks = [self.grid.tick(start) for start in self._starts]
         window = max(1, self._until - max(ticks))
-        *before, now = (history_before(sales, t, n_items, window) for t in (*ticks, self._until))
-        return Histories(tuple(before), now, window, tuple(self._starts), self._end, sales.n_users)
+        counted = partial(
+            history_before, sales, n_items=plan.n_items, window=window,
+            timed=self.grid is not None and not self._is_counts,
+        )  # fmt: skip
+        before = tuple(map(counted, ticks))
+        if self.newest is None:
+            return Histories(before)
+        now = counted(self._until)
+        return Histories(before, now, window, tuple(self._starts), self._end, sales.n_users)
 
 
 _UNTIMED = (
@@ -350,8 +364,8 @@ class Counts(NamedTuple):
     sales: Sales | None
 
     def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
-        pairs = zip(self._fields, self, other, strict=True)
-        return Counts(*(_ADDED.get(name, add)(one, two) for name, one, two in pairs))
+        joined: Counts = join_fields(_ADDED, self, other)
+        return joined
 
     @property
     def n_buyers(self) -> int:
@@ -373,12 +387,6 @@ def _add_lengths(one: Ints, other: Ints) -> Ints:
     return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 
 
-def _add_sales(one: Sales | None, other: Sales | None) -> Sales | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
-
-
 def _append(one: Any, other: Any) -> Any:
     return np.concatenate([one, other])
 
@@ -386,7 +394,6 @@ def _append(one: Any, other: Any) -> Any:
 # How counts add up that are not summed.
 _ADDED: dict[str, Callable[[Any, Any], Any]] = {
     "lengths": _add_lengths, "ends": _append, "is_full": _append, "largest": np.maximum,
-    "sales": _add_sales,
 }  # fmt: skip
 
 

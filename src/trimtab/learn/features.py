@@ -5,11 +5,13 @@ as of its start, so they are older than the purchases that they explain; tonight
 
 Without timestamps they come from the window's own sales, counted by groups of users. The features
 that a user is scored with leave out the user's own group, so a purchase never explains itself.
+
+`AS_OF` and `OF_WINDOW` are the tables of features, with name and function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -17,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.counted import Counted, quanta_below
+from trimtab.learn.counted import Counted
 from trimtab.learn.held_out import (
     TREND,
     Forecast,
@@ -39,75 +41,37 @@ _HALF = 0.5
 _WINDOW_DAYS = 4.0
 _PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
 _LEFT_OUT = (*((fold,) for fold in range(N_FOLDS)), *_PAIRS_OF_FOLDS)  # of the tables of a window
-_MOST_FOR_TREND = 20_000  # units; enough for a few coefficients
-_MOST_FOR_CURVES = 100_000
-_MOST_CROSSINGS = 30_000_000
 _LONGEST = 2.0  # times the model's length, of a line
 _RARE = 0.005  # of list entries have features further out
 
 
-def features_as_of(history: History, listed: Floats, shown: Floats) -> dict[str, Floats]:
-    """Features of items as of an instant, by name.
+# The features -------------------------------------------------------------------------------------
 
-    Shares of sales over shorter and shorter times, each shrunk to the one before, so that a shop's
-    size and the length of its windows do not matter.
 
-    Args:
-        history: sales before the instant.
-        listed: lists that contain each item.
-        shown: slots that it takes in the engine's own top k.
+# What is known of items as of an instant, or of a window: what `History` has, and
+#
+#     bought    sales just before the instant; or buyers in the window
+#     listed    lists that contain the item
+#     shown     slots that it takes in the engine's own top k
+Known = Mapping[str, Floats]
+
+_LONGER = {"quarter": "long", "month": "quarter", "week": "month", "window": "week"}
+
+
+def _share(known: Known, horizon: str) -> Floats:
+    """The share of sales over a time, shrunk to that over the next longer one.
+
+    So a shop's size and the length of its windows do not matter.
     """
-    assert history.window is not None
-    assert history.since is not None
-    assert history.age is not None
-    share = _smooth_share(history.long)
-    found = {"long_run_share": np.log(share)}
-    for name, sold in (
-        ("rise_of_quarter", history.quarter), ("rise_of_month", history.month),
-        ("rise_of_week", history.week), ("rise_of_window", history.window),
-    ):  # fmt: skip
-        assert sold is not None
-        longer, share = share, (sold + _PRIOR_SALES * share) / (sold.sum() + _PRIOR_SALES)
-        found[name] = np.log(share / longer)
-    found["bought_per_listed"] = _bought_per_listed(history.window, listed)
-    found["share_shown"] = np.log(_smooth_share(shown))
-    found["days_unsold"] = _days_unsold(history.since)
-    found["age"] = np.log(1.0 + history.age)
-    if history.again is not None:
-        found["repeat_rate"] = _log_rate(history.again, history.long, _PRIOR_VISITS)
-    return found
+    if horizon == "long":
+        return _smooth_share(known["long"])
+    sold, longer = known[horizon], _share(known, _LONGER[horizon])
+    share: Floats = (sold + _PRIOR_SALES * longer) / (sold.sum() + _PRIOR_SALES)
+    return share
 
 
-def features_of_window(
-    history: History | None, bought: Floats, listed: Floats
-) -> dict[str, Floats]:
-    """Features of items from the sales of one window, by name.
-
-    Args:
-        history: sales before it, if known.
-        bought: buyers in the window, by item.
-        listed: lists that contain it.
-    """
-    found = {
-        "bought_per_listed": _bought_per_listed(bought, listed),
-        "recent_sales": np.log(bought + 1.0),
-    }
-    if history is None:
-        return found
-    long = history.long
-    share: Floats = long / max(float(long.sum()), 1.0)
-    found["rise"] = _log_rise(bought, share)
-    found["share_difference"] = 1000.0 * (bought / max(float(bought.sum()), 1.0) - share)
-    found["long_run_sales"] = np.log(long + 1.0)
-    if history.month is not None and history.week is not None and history.since is not None:
-        month, week = history.month, history.week
-        of_month = month / max(float(month.sum()), 1.0)
-        found["rise_of_month"] = _log_rise(month, share)
-        found["rise_of_week"] = np.log((week + _HALF) / (week.sum() * of_month + _HALF))
-        found["days_unsold"] = _days_unsold(history.since)
-    if history.again is not None:
-        found["repeat_rate"] = _log_rate(history.again, long, _PRIOR_VISITS)
-    return found
+def _rise(horizon: str) -> Callable[[Known], Floats]:
+    return lambda known: np.log(_share(known, horizon) / _share(known, _LONGER[horizon]))
 
 
 def _smooth_share(counts: Floats) -> Floats:
@@ -115,59 +79,104 @@ def _smooth_share(counts: Floats) -> Floats:
     return (counts + _HALF) / (float(counts.sum()) + _HALF * len(counts))
 
 
-def _days_unsold(since: Floats) -> Floats:
-    return np.log(1.0 + np.minimum(since, NEVER) / _WINDOW_DAYS)
+def _plain_share(counts: Floats) -> Floats:
+    return counts / max(float(counts.sum()), 1.0)
 
 
-def _log_rise(sold: Floats, share: Floats) -> Floats:
+def _rise_over_long(sold: str) -> Callable[[Known], Floats]:
     """Log of sales over the sales expected from the long-run share; shrunk to 0 for few sales."""
-    prior = _PRIOR_SALES * share + _HALF
-    return np.log((sold + prior) / (float(sold.sum()) * share + prior))
+
+    def log_rise(known: Known) -> Floats:
+        share = _plain_share(known["long"])
+        prior = _PRIOR_SALES * share + _HALF
+        return np.log((known[sold] + prior) / (float(known[sold].sum()) * share + prior))
+
+    return log_rise
 
 
-def _bought_per_listed(bought: Floats, listed: Floats) -> Floats:
-    return _log_rate(bought, listed, _PRIOR_LISTS, float(bought[listed > 0].sum()))
+def _week_over_month(known: Known) -> Floats:
+    of_month = _plain_share(known["month"])
+    return np.log((known["week"] + _HALF) / (float(known["week"].sum()) * of_month + _HALF))
 
 
-def _log_rate(hits: Floats, tries: Floats, prior: float, all_hits: float | None = None) -> Floats:
+def _log_rate(hits: Floats, tries: Floats, prior: float, all_hits: float) -> Floats:
     """Log of a rate over the average rate; `prior` tries at the average rate shrink it to 0."""
-    total = float(hits.sum()) if all_hits is None else all_hits
-    rate = max(total, _HALF) / max(float(tries.sum()), 1.0)
+    rate = max(all_hits, _HALF) / max(float(tries.sum()), 1.0)
     return np.log((hits + prior * rate) / (tries + prior) / rate)
 
 
-class FeatureRange(NamedTuple):
-    """The range of each feature over the entries that were learned from.
-
-    The same range holds for learning, for what is held out and for tonight: nothing is
-    extrapolated, and what is held out is ranked as tonight's lists are.
-    """
-
-    low: Floats
-    high: Floats
+def _bought_per_listed(known: Known) -> Floats:
+    bought, listed = known["bought"], known["listed"]
+    return _log_rate(bought, listed, _PRIOR_LISTS, float(bought[listed > 0].sum()))
 
 
-NO_RANGE = FeatureRange(np.array(-np.inf), np.array(np.inf))
+def _repeat_rate(known: Known) -> Floats:
+    return _log_rate(known["again"], known["long"], _PRIOR_VISITS, float(known["again"].sum()))
+
+
+def _days_unsold(known: Known) -> Floats:
+    return np.log(1.0 + np.minimum(known["since"], NEVER) / _WINDOW_DAYS)
+
+
+def _share_difference(known: Known) -> Floats:
+    return 1000.0 * (_plain_share(known["bought"]) - _plain_share(known["long"]))
+
+
+# Features as of an instant, and those of a window's own sales: the name, what must be known besides
+# lists and purchases, and the function.
+Features = tuple[tuple[str, str, Callable[[Known], Floats]], ...]
+AS_OF: Features = (
+    ("long_run_share", "long", lambda known: np.log(_smooth_share(known["long"]))),
+    ("rise_of_quarter", "quarter", _rise("quarter")),
+    ("rise_of_month", "month", _rise("month")),
+    ("rise_of_week", "week", _rise("week")),
+    ("rise_of_window", "window", _rise("window")),
+    ("bought_per_listed", "bought", _bought_per_listed),
+    ("share_shown", "shown", lambda known: np.log(_smooth_share(known["shown"]))),
+    ("days_unsold", "since", _days_unsold),
+    ("age", "age", lambda known: np.log(1.0 + known["age"])),
+    ("repeat_rate", "again", _repeat_rate),
+)
+OF_WINDOW: Features = (
+    ("bought_per_listed", "bought", _bought_per_listed),
+    ("recent_sales", "bought", lambda known: np.log(known["bought"] + 1.0)),
+    ("rise", "long", _rise_over_long("bought")),
+    ("share_difference", "long", _share_difference),
+    ("long_run_sales", "long", lambda known: np.log(known["long"] + 1.0)),
+    ("rise_of_month", "month", _rise_over_long("month")),
+    ("rise_of_week", "month", _week_over_month),
+    ("days_unsold", "since", _days_unsold),
+    ("repeat_rate", "again", _repeat_rate),
+)
+
+
+def make_features(table: Features, known: Known) -> dict[str, Floats]:
+    """Return those features of a table that can be told, by name."""
+    return {name: feature(known) for name, needed, feature in table if needed in known}
+
+
+# What all units share -----------------------------------------------------------------------------
+
+# The range of each feature over the entries that were learned from. The same range holds for
+# learning, for what is held out and for tonight: nothing is extrapolated, and what is held out is
+# ranked as tonight's lists are.
+FeatureRange = tuple[Floats, Floats]
+NO_RANGE: FeatureRange = (np.array(-np.inf), np.array(np.inf))
 
 
 class Sizes(NamedTuple):
-    """How many units with hits there are, and how much they count."""
+    """How many units with hits there are, and how much they can gain."""
 
     n_units: int
     crossings: int  # pairs of a hit and another item on the same list
     mean_to_gain: float  # the mean over units of the most that their hits can add to the metric
-    most_to_gain: float  # of one unit
-    heaviest: float  # weight of a unit
 
     @staticmethod
     def of(data: HitLists, k: int, metric: str) -> Sizes:
         """Return the sizes of units with hits."""
-        gains = data.most_to_gain(k, metric)
-        return Sizes(
-            data.n_units, int((np.diff(data.lists.indptr) * data.n_hits).sum()),
-            max(float(gains.sum()) / max(data.n_units, 1), 1e-300),
-            float(gains.max(initial=0.0)), float(data.weights.max(initial=0.0)),
-        )  # fmt: skip
+        crossings = int((np.diff(data.lists.indptr) * data.n_hits).sum())
+        total = float(data.most_to_gain(k, metric).sum())
+        return Sizes(data.n_units, crossings, max(total / max(data.n_units, 1), 1e-300))
 
 
 @dataclass(frozen=True)
@@ -186,8 +195,7 @@ class Shared:
         histories: sales before each window and before now.
         groups: the category of each item; or None.
         sizes: of the units with hits.
-        listed_range: of features over listed entries; None before it is known, or if features are
-            those of a window's own sales.
+        feature_range: that features as of an instant are kept in.
     """
 
     scale: str
@@ -201,7 +209,7 @@ class Shared:
     histories: Histories
     groups: Codes | None
     sizes: Sizes
-    listed_range: FeatureRange | None = None
+    feature_range: FeatureRange = NO_RANGE
 
     @staticmethod
     def of(counted: Counted, windows: Ints, histories: Histories, data: HitLists) -> Shared:
@@ -224,10 +232,8 @@ class Shared:
             counts.listed_by_fold[folds], counts.shown_by_window[windows], histories, groups,
             Sizes.of(data, plan.k, plan.metric),
         )  # fmt: skip
-        if not shared.as_of:
-            return shared
-        listed = np.stack([shared.counts(window)[1] for window in range(shared.n_windows)])
-        return replace(shared, listed_range=shared.range_over(listed))
+        listed = [shared.counts(window)[1] for window in range(shared.n_windows)]
+        return shared.within_range_of(np.stack(listed)) if shared.as_of else shared
 
     @property
     def n_windows(self) -> int:
@@ -254,39 +260,15 @@ class Shared:
         """Number of item codes."""
         return int(self.bought.shape[1])
 
-    @property
-    def n_groups(self) -> int:
-        """Number of categories, plus one for unknown."""
-        return 0 if self.groups is None else int(self.groups.max(initial=-1)) + 1
+    def counts(self, window: int) -> tuple[Floats, Floats]:
+        """Buyers and lists of a window, by item."""
+        own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
+        bought, listed = (
+            part[own].sum(axis=0).astype(np.float64) for part in (self.bought, self.listed)
+        )
+        return bought, listed
 
-    @property
-    def effect_quanta(self) -> float:
-        """Quanta for the sums of effects, which stay below 2**62."""
-        heaviest = max(1.0, self.sizes.most_to_gain / self.sizes.mean_to_gain)
-        return quanta_below(4.0 * self.sizes.n_units * heaviest**2)
-
-    @property
-    def lift_quanta(self) -> float:
-        """Quanta for sums of metrics and of their squares."""
-        return quanta_below(4.0 * self.sizes.n_units * max(1.0, self.sizes.heaviest) ** 2)
-
-    def lifts(self, before: Floats, after: Floats, folds: Ints, quanta: float) -> Lifts:
-        """What units gain, by fold."""
-        return sum_lifts(before, after, folds, self.n_folds, quanta, self.folds_are_windows)
-
-    def forecast(self, lifts: Lifts, persistence: Persistence = TREND) -> Forecast:
-        """The lift to expect from that of what was held out."""
-        return forecast_lift(lifts, self.as_of, self.histories.window_ticks, persistence)
-
-    def sample_share(self, purpose: str) -> float:
-        """The share of the units in a sample: "trend", to fit coefficients, or "curves".
-
-        Curves use as many units as fit into memory.
-        """
-        n_units, crossings = max(self.sizes.n_units, 1), max(self.sizes.crossings, 1)
-        if purpose == "trend":
-            return min(1.0, _MOST_FOR_TREND / n_units)
-        return min(1.0, _MOST_FOR_CURVES / n_units, _MOST_CROSSINGS / crossings)
+    # What is held out
 
     def folds_of(self, windows: Ints, hashes: Hashes) -> Ints:
         """The part that each unit is held out with: its window, or a group of users."""
@@ -301,82 +283,76 @@ class Shared:
         """The metric along slopes, from length 0 to `_LONGEST`."""
         return trace_line(data, slopes, self.k, self.metric, 0.0, _LONGEST)
 
-    def counts(self, window: int) -> tuple[Floats, Floats]:
-        """Buyers and lists of a window, by item."""
-        own = slice(window * N_FOLDS, (window + 1) * N_FOLDS)
-        bought, listed = (
-            part[own].sum(axis=0).astype(np.float64) for part in (self.bought, self.listed)
-        )
-        return bought, listed
+    def lifts(self, before: Floats, after: Floats, folds: Ints) -> Lifts:
+        """What units gain, by fold."""
+        return sum_lifts(before, after, folds, self.n_folds, self.folds_are_windows)
 
-    def range_over(self, entries: Floats | Ints) -> FeatureRange:
-        """The range of features over list entries, but for rare ones.
+    def forecast(self, lifts: Lifts, persistence: Persistence = TREND) -> Forecast:
+        """The lift to expect from that of what was held out."""
+        return forecast_lift(lifts, self.as_of, self.histories.window_ticks, persistence)
+
+    # Features of items
+
+    def within_range_of(self, entries: Floats | Ints) -> Shared:
+        """The same with features kept in the range of list entries, but for rare ones.
 
         Args:
             entries: their number by [window, item].
         """
         windows, items = np.nonzero(entries)
         if len(items) == 0:
-            return NO_RANGE
+            return replace(self, feature_range=NO_RANGE)
         tables = [next(self._of_window(w))[items[windows == w]] for w in range(self.n_windows)]
         weights = entries[windows, items].astype(np.float64)
         low, high = weighted_quantiles(np.concatenate(tables), weights, (_RARE, 1.0 - _RARE))
-        return FeatureRange(low, high)
+        return replace(self, feature_range=(low, high))
 
-    def tonight(self, within: FeatureRange | None = None) -> tuple[tuple[str, ...], Floats]:
-        """Names of the features, and the features as of now by [item, feature].
-
-        Args:
-            within: the range to keep to; that of listed entries if None.
-        """
+    def tonight(self) -> tuple[tuple[str, ...], Floats]:
+        """Names of the features, and the features as of now by [item, feature]."""
         newest = self.n_windows - 1
-        if self.histories.now is None:
-            found = features_of_window(self._before(newest), *self.counts(newest))
-            return tuple(found), _stack(found)
-        found = self._features_as_of(self.histories.now, newest)
-        return tuple(found), self._clip(_stack(found), within)
+        if self.histories.now is not None:
+            found = self._features_as_of(self.histories.now, newest)
+        else:
+            found = self._features_of_window(newest)
+        return tuple(found), self._clip(_stack(found))
 
-    def tables(self, items: Ints, within: FeatureRange | None = None) -> Floats:
-        """Features by [table, item, feature]; see `table_of`.
-
-        Args:
-            items: to compute.
-            within: the range to keep to; that of listed entries if None.
-        """
+    def tables(self, items: Ints) -> Floats:
+        """Features of some items by [table, item, feature]; see `table_of`."""
         windows = range(self.n_windows)
-        made = np.stack([table[items] for window in windows for table in self._of_window(window)])
-        return self._clip(made, within) if self.as_of else made
+        return self._clip(np.stack([own[items] for w in windows for own in self._of_window(w)]))
 
     def centre(self, now: Floats) -> Floats:
         """Features as of now; 0 is the average over listed items, and stands for unknown ones."""
-        listed = self.counts(self.n_windows - 1)[1]
-        seen = listed / max(float(listed.sum()), 1.0)
+        seen = _plain_share(self.counts(self.n_windows - 1)[1])
         # A matrix product would depend on the machine in its last bits.
         centred: Floats = now - (seen[:, None] * now).sum(axis=0)
         return centred
 
-    def _clip(self, features: Floats, within: FeatureRange | None) -> Floats:
-        chosen = within or self.listed_range
-        assert chosen is not None
-        return np.clip(features, *chosen)
-
-    def _before(self, window: int) -> History | None:
-        return self.histories.before[window] if self.histories.before else None
+    def _clip(self, features: Floats) -> Floats:
+        return np.clip(features, *self.feature_range) if self.as_of else features
 
     def _features_as_of(self, history: History, window: int) -> dict[str, Floats]:
-        return features_as_of(history, self.counts(window)[1], self.shown[window].astype(float))
+        listed, shown = self.counts(window)[1], self.shown[window].astype(float)
+        lately = {"bought": history["window"], "listed": listed, "shown": shown}
+        return make_features(AS_OF, history | lately)
+
+    def _features_of_window(self, window: int, left_out: tuple[int, ...] = ()) -> dict[str, Floats]:
+        """Features of a window's own sales, without those of some folds."""
+        history = self.histories.before[window] if self.histories.before else {}
+        rows = [window * N_FOLDS + fold for fold in left_out]
+        bought, listed = (
+            whole - part[rows].sum(axis=0)
+            for whole, part in zip(self.counts(window), (self.bought, self.listed), strict=True)
+        )
+        return make_features(OF_WINDOW, history | {"bought": bought, "listed": listed})
 
     def _of_window(self, window: int) -> Iterator[Floats]:
         """The tables of a window: as of its start, or of its own sales without some folds."""
         if self.as_of:
             yield _stack(self._features_as_of(self.histories.before[window], window))
             return
-        own = range(window * N_FOLDS, (window + 1) * N_FOLDS)
-        bought, listed = self.counts(window)
         for left_out in _LEFT_OUT:
-            rows = [own[fold] for fold in left_out]
-            some = bought - self.bought[rows].sum(axis=0), listed - self.listed[rows].sum(axis=0)
-            yield _stack(features_of_window(self._before(window), *some))
+            yield _stack(self._features_of_window(window, left_out))
 
     def table_of(self, windows: Ints, own: Ints | int, left_out: int | None = None) -> Ints:
         """The feature table of units.

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.learn.counted import QUANTA
+from trimtab.learn.counted import QUANTA, quanta_below
 from trimtab.learn.units import HitLists
 from trimtab.models.model import WIDTH_90
 from trimtab.threads import run_ranges
@@ -85,22 +85,19 @@ def trace_line(
         low: smallest t.
         high: largest t.
     """
-    at, delta, value = _steps(data, slopes, k, metric, low, high)
-    return _sum_up(at, delta, value, low, high)
-
-
-def _steps(
-    data: HitLists, slopes: Floats, k: int, metric: str, low: float, high: float
-) -> tuple[Floats, Ints, int]:
-    """Breakpoints in any order, the change at each, and the value at `low`."""
     crossings = data.n_hits * np.diff(data.lists.indptr)
     room = np.concatenate([[0], np.cumsum(crossings)]).astype(np.int64)
     at, delta = np.empty(room[-1]), np.empty(room[-1], np.int64)
     counts = room[:-1].copy()
-    values = _trace(data, slopes, k, metric, low, high, at, delta, counts)
-    places = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
-    used = places < np.repeat(counts, np.diff(room))
-    return at[used], delta[used], int(values.sum())
+    value = int(_trace(data, slopes, k, metric, low, high, at, delta, counts).sum())
+    used = np.arange(room[-1]) < np.repeat(room[:-1] + counts, crossings)
+    at, delta = at[used], delta[used]
+    order = np.argsort(at)
+    at, delta = at[order], delta[order]
+    starts = np.flatnonzero(np.diff(at, prepend=-np.inf))
+    changes = np.add.reduceat(delta, starts) if len(starts) else delta
+    values = value + np.concatenate([[0], np.cumsum(changes)])
+    return LineCurve(at[starts], values, low, high)
 
 
 def values_at(data: HitLists, slopes: Floats, k: int, metric: str, t: float) -> Floats:
@@ -126,16 +123,6 @@ def _trace(
         counts, values,
     )  # fmt: skip
     return values
-
-
-def _sum_up(at: Floats, delta: Ints, value: int, low: float, high: float) -> LineCurve:
-    order = np.argsort(at)
-    at, delta = at[order], delta[order]
-    starts = np.flatnonzero(np.diff(at, prepend=-np.inf))
-    if len(starts) == 0:
-        return LineCurve(at, np.array([value]), low, high)
-    values = value + np.concatenate([[0], np.cumsum(np.add.reduceat(delta, starts))])
-    return LineCurve(at[starts], values, low, high)
 
 
 # The forecast -------------------------------------------------------------------------------------
@@ -222,7 +209,7 @@ class Lifts(NamedTuple):
 
 
 def sum_lifts(
-    before: Floats, after: Floats, folds: Ints | Codes, n_folds: int, quanta: float, by_window: bool
+    before: Floats, after: Floats, folds: Ints | Codes, n_folds: int, by_window: bool
 ) -> Lifts:
     """Sum up what each unit gains.
 
@@ -231,11 +218,12 @@ def sum_lifts(
         after: the same with what is judged.
         folds: of units.
         n_folds: number of folds.
-        quanta: per unit of the metric.
         by_window: folds are windows.
     """
     gains = after - before
     columns = (before, gains, gains * gains, gains * before, before * before)
+    most = max(1.0, float(before.max(initial=0.0)), float(after.max(initial=0.0)))
+    quanta = quanta_below(4.0 * max(len(gains), 1) * most**2)
     sums = np.zeros((n_folds, len(columns)), np.int64)
     for place, column in enumerate(columns):
         np.add.at(sums[:, place], folds, np.rint(column * quanta).astype(np.int64))

@@ -15,7 +15,8 @@ from trimtab.arrays import Codes, Floats, Ints
 from trimtab.parts.packing import packable
 from trimtab.tables.times import DAY
 
-QUARTER, MONTH, WEEK = 91, 30, 7  # ticks
+WEEK = 7  # ticks
+HORIZONS = {"quarter": 91, "month": 30, "week": WEEK}  # ticks
 NEVER = 400.0  # ticks since the last sale of what was never sold
 _LEAST_BEFORE = 0.1  # sales in the ticks before a window, over those in the newest window
 _MIDDLE = 2**31  # ticks before 1970 are below 0
@@ -149,19 +150,17 @@ def _weigh_visits(items: Codes, grouped: Codes, weights: Floats) -> Floats:
     return largest
 
 
-@dataclass(frozen=True)
-class History:
-    """Sales before an instant, by item; counts that are not known are None."""
-
-    long: Floats  # visits: users and ticks with a purchase
-    buyers: Floats | None = None  # different users
-    again: Floats | None = None  # visits of users who had bought the item before
-    quarter: Floats | None = None  # `long` of the last three months
-    month: Floats | None = None
-    week: Floats | None = None
-    window: Floats | None = None  # of as many ticks as the newest window has
-    since: Floats | None = None  # ticks since the last sale
-    age: Floats | None = None  # ticks since the first sale
+# Sales before an instant, by item; what is not known is not there. A visit is a user and a tick
+# with a purchase.
+#
+#     long      visits
+#     buyers    different users
+#     again     visits of users who had bought the item before
+#     quarter, month, week    visits of the last ticks; see `HORIZONS`
+#     window    visits of as many ticks as the newest window has
+#     since     ticks since the last sale
+#     age       ticks since the first sale
+History = dict[str, Floats]
 
 
 def history_before(
@@ -182,17 +181,17 @@ def history_before(
     def count(values: Floats | Ints, chosen: Any = slice(None)) -> Floats:
         return np.bincount(items[chosen], values[chosen], minlength=n_items).astype(np.float64)
 
-    long = count(visits)
-    buyers = again = None
+    found = {"long": count(visits)}
     if sales.n_users:
-        buyers, again = count(sales.buyers[early]), long - count(sales.firsts[early])
-    if not timed:
-        return History(long, buyers, again)
-    recent = [count(visits, ago < ticks) for ticks in (QUARTER, MONTH, WEEK, window)]
-    since, age = np.full(n_items, NEVER), np.zeros(n_items)
-    np.minimum.at(since, items, ago)
-    np.maximum.at(age, items, ago)
-    return History(long, buyers, again, *recent, since, age)  # type: ignore[call-arg]
+        found["buyers"] = count(sales.buyers[early])
+        found["again"] = found["long"] - count(sales.firsts[early])
+    if timed:
+        for name, ticks in {**HORIZONS, "window": window}.items():
+            found[name] = count(visits, ago < ticks)
+        found["since"], found["age"] = np.full(n_items, NEVER), np.zeros(n_items)
+        np.minimum.at(found["since"], items, ago)
+        np.maximum.at(found["age"], items, ago)
+    return found
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,5 @@ class Histories:
     def usable(self) -> list[bool]:
         """Whether what sold just before each window is known, so that features can be as of it."""
         assert self.now is not None
-        assert self.now.window is not None
-        least = _LEAST_BEFORE * float(self.now.window.sum())
-        sold = (history.window for history in self.before)
-        return [found is not None and float(found.sum()) >= least for found in sold]
+        least = _LEAST_BEFORE * float(self.now["window"].sum())
+        return [float(history["window"].sum()) >= least for history in self.before]

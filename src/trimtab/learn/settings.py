@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from trimtab.checks import (
     METRICS,
@@ -16,11 +16,20 @@ from trimtab.checks import (
 )
 from trimtab.errors import SettingError
 
-_METHODS = ("auto", "hierarchy", "ascent")
-_SCALES = ("auto", *SCALES)
-_WHOLE = {"k": 1, "max_cycles": 1, "min_support": 0, "min_exposure": 0, "seed": 0}
-_MOST_SLOTS = 1_000  # tables of learners have k x k cells
-_NUMBERS = {"penalty": (0,), "max_bias": (0,), "min_updates": (0, 1)}
+_CHOICES = {
+    "metric": METRICS, "method": ("auto", "hierarchy", "ascent"), "scale": ("auto", *SCALES),
+    "unlisted": UNLISTED,
+}  # fmt: skip
+_NUMBERS: dict[str, tuple[Any, ...]] = {  # type, check and bounds
+    "k": (int, require_whole, 1, 1_000),  # tables of learners have k x k cells
+    "seed": (int, require_whole, 0),
+    "penalty": (float, require_number, 0),
+    "max_bias": (float, require_number, 0),
+    "max_cycles": (int, require_whole, 1),
+    "min_updates": (float, require_number, 0, 1),
+    "min_support": (int, require_whole, 0),
+    "min_exposure": (int, require_whole, 0),
+}
 _MAY_BE_NONE = ("max_bias", "max_cycles")
 _NO_UNLISTED = {  # scales without unlisted items, and why
     "log": "a score of 0 stays 0 when multiplied",
@@ -48,15 +57,13 @@ class LearnerSettings:
     min_exposure: int = 1
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("metric", METRICS), ("method", _METHODS), ("scale", _SCALES), ("unlisted", UNLISTED)
-        ):  # fmt: skip
+        for name, choices in _CHOICES.items():
             require_choice(name, getattr(self, name), choices)
-        for name, least in _WHOLE.items():
-            self._check_number(name, require_whole, int, least)
-        require_whole("k", self.k, 1, _MOST_SLOTS)
-        for name, bounds in _NUMBERS.items():
-            self._check_number(name, require_number, float, *bounds)
+        for name, (kind, check, *bounds) in _NUMBERS.items():
+            value = getattr(self, name)
+            if value is not None or name not in _MAY_BE_NONE:
+                check(name, value, *bounds)
+                object.__setattr__(self, name, kind(value))  # a plain number, which can be saved
         require_flag("exclude_unsold", self.exclude_unsold)
         if self.scale in _NO_UNLISTED and self.unlisted != "never":
             raise SettingError(
@@ -85,13 +92,3 @@ class LearnerSettings:
     def ascent_scale(self) -> str:
         """The scale that an ascent learns on."""
         return "additive" if self.scale == "auto" else self.scale
-
-    def _check_number(
-        self, name: str, check: Callable[..., None], kind: type[int | float], *bounds: float
-    ) -> None:
-        """Check a number and store it as a plain int or float, which can be saved."""
-        value = getattr(self, name)
-        if value is None and name in _MAY_BE_NONE:
-            return
-        check(name, value, *bounds)
-        object.__setattr__(self, name, kind(value))

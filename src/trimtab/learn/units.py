@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, entries_of, take_entries
+from trimtab.arrays import (
+    Codes,
+    Flags,
+    Floats,
+    Ints,
+    Lists,
+    Sets,
+    entries_of,
+    find_positions,
+    take_entries,
+)
 from trimtab.kernels.hit_value import discounts
 from trimtab.learn.coded_part import CodedPart
 from trimtab.learn.sales import Events, Grid
@@ -81,8 +91,9 @@ class Plan(NamedTuple):
         return self.grid.ticks(events.times) if known else None  # type: ignore[union-attr, arg-type]
 
 
+@packable
 class Units(NamedTuple):
-    """All units of a part, with codes of all parts."""
+    """All or some units of a part, with codes of all parts."""
 
     lists: Lists
     bought: Sets
@@ -90,15 +101,39 @@ class Units(NamedTuple):
     gains: Floats  # what a hit of relevance 1 counts as, over the value of a hit
     relevance: Floats | None  # of purchases; 1 each if None
     sales: Floats | None  # that each purchase counts as; 1 each if None
-    hashes: Hashes
-    windows: Codes
-    users: Codes  # as in the events
+    hashes: Hashes  # of the users
+    windows: Any  # numbers of the windows
+    users: Any  # as in the events
+    events: Events | None = None  # of these users
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.lists.n_units
 
     @property
     def learning(self) -> Flags:
         """Units that can gain or lose: those with a list, a purchase and a weight above 0."""
         filled: Flags = (np.diff(self.bought.indptr) > 0) & (np.diff(self.lists.indptr) > 0)
         return filled & (self.gains > 0)
+
+    @property
+    def with_hits(self) -> HitLists:
+        """The units whose metric can change: those with a hit and a gain above 0."""
+        hits = find_bought(self.lists, self.bought, self.relevance)
+        source = np.flatnonzero((_count_hits(self.lists, hits) > 0) & (self.gains > 0))
+        ordered, own = sort_items(self.lists, source, hits)
+        n_bought = np.diff(self.bought.indptr)[source]
+        by_unit = self.gains[source], source, self.hashes[source], self.windows[source]
+        return HitLists(ordered, own, n_bought, *by_unit)
+
+    def hits_on(self, lists: Lists, chosen: Ints) -> HitLists:
+        """Some of the units on other lists, those without a hit included."""
+        bought = self.bought.take(chosen)
+        relevance = take_entries(self.bought.indptr, self.relevance, chosen)
+        hits, n_bought = find_bought(lists, bought, relevance), np.diff(bought.indptr)
+        by_unit = self.gains[chosen], chosen, self.hashes[chosen], self.windows[chosen]
+        return HitLists(lists, hits, n_bought, *by_unit)
 
 
 def prepare(part: CodedPart, plan: Plan) -> Units:
@@ -186,11 +221,7 @@ class HitLists(NamedTuple):
     @property
     def n_hits(self) -> Ints:
         """Listed items that each unit bought."""
-        from trimtab.kernels.counting import count_hits
-
-        counts = np.empty(self.n_units, np.int64)
-        run_ranges(count_hits, self.n_units, self.lists.indptr, self.hits, counts)
-        return counts
+        return _count_hits(self.lists, self.hits)
 
     def take(self, chosen: Ints) -> HitLists:
         """Return some of the units."""
@@ -210,19 +241,6 @@ class HitLists(NamedTuple):
         return gains
 
 
-def gather_hits(
-    lists: Lists, bought: Sets, weights: Floats, relevance: Floats | None, hashes: Hashes,
-    windows: Ints,
-) -> HitLists:  # fmt: skip
-    """Return the units whose metric can change: those with a hit and a weight above 0."""
-    hits, has_hit = find_bought(lists, bought, relevance)
-    source = np.flatnonzero(has_hit & (weights > 0))
-    n_bought = np.diff(bought.indptr)
-    by_unit: list[Any] = [n_bought, weights, np.arange(len(weights)), hashes, windows]
-    ordered, own = sort_items(lists, source, hits)
-    return HitLists(ordered, own, *(column[source] for column in by_unit))
-
-
 def sort_items(lists: Lists, units: Ints, values: Any) -> tuple[Lists, Any]:
     """Return the lists of some units with items ascending, and values of entries in that order."""
     from trimtab.kernels.counting import gather_lists
@@ -234,16 +252,22 @@ def sort_items(lists: Lists, units: Ints, values: Any) -> tuple[Lists, Any]:
     return Lists(indptr, *out[:2]), out[2]
 
 
-def find_bought(
-    lists: Lists, bought: Sets, relevance: Floats | None
-) -> tuple[Flags | Floats, Flags]:
-    """Return what each unit bought of its list, as flags or by relevance; and units with a hit."""
-    from trimtab.kernels.counting import mark_bought
+def _count_hits(lists: Lists, hits: Flags | Floats) -> Ints:
+    units = np.searchsorted(lists.indptr, np.flatnonzero(hits), "right") - 1
+    return np.bincount(units, minlength=lists.n_units)
+
+
+def find_bought(lists: Lists, bought: Sets, relevance: Floats | None) -> Flags | Floats:
+    """Return what each unit bought of its list, by entry: as flags, or by relevance."""
+    from trimtab.kernels.counting import find_relevance
 
     each = np.ones(len(bought.items), bool) if relevance is None else relevance
-    hits, has_hit = np.zeros(len(lists.items), each.dtype), np.zeros(lists.n_units, bool)
-    run_ranges(mark_bought, lists.n_units, lists.indptr, lists.items, *bought, each, hits, has_hit)
-    return hits, has_hit
+    hits = np.zeros(len(lists.items), each.dtype)
+    longest = int(np.diff(lists.indptr).max(initial=0))
+    run_ranges(
+        find_relevance, lists.n_units, lists.indptr, lists.items, *bought, each, longest, hits
+    )
+    return hits
 
 
 class Choice(NamedTuple):
@@ -260,63 +284,38 @@ class Choice(NamedTuple):
         return used if len(used) else np.array([len(self.windows) - 1])
 
 
-def _choose(units: Units, choice: Choice, seed: int) -> Floats:
-    """Return the weights of units; 0 for those that are not learned from."""
-    chosen = choice.windows[units.windows] >= 0
+def _choose(part: CodedPart, plan: Plan, choice: Choice) -> Units:
+    """Return the units of a part; those that are not learned from have a gain of 0."""
+    units = prepare(part, plan)
+    windows = choice.windows[units.windows].astype(np.int64)
+    chosen = units.learning & (windows >= 0)
     if choice.share < 1:
-        chosen &= hash_units(units.hashes, units.windows, seed) < choice.share
-    return np.where(chosen & units.learning, units.gains / choice.typical, 0.0)
+        chosen &= hash_units(units.hashes, units.windows, plan.seed) < choice.share
+    gains = np.where(chosen, units.gains / choice.typical, 0.0)
+    return units._replace(gains=gains, windows=windows)
 
 
 def take_hits(part: CodedPart, plan: Plan, choice: Choice) -> HitLists:
     """Return the units of a part with a hit."""
-    units = prepare(part, plan)
-    weights, windows = _choose(units, choice, plan.seed), choice.windows[units.windows]
-    return gather_hits(
-        units.lists, units.bought, weights, units.relevance, units.hashes, windows.astype(np.int64)
-    )
+    return _choose(part, plan, choice).with_hits
 
 
-@packable
-class LearningUnits(NamedTuple):
-    """Units with a list and a purchase, as the ascent and personal terms are learned from them."""
+def take_learning(part: CodedPart, plan: Plan, choice: Choice, with_events: bool) -> Units:
+    """Return units of a part that can gain or lose, and the events of their users if wanted.
 
-    lists: Lists  # items ascend in each list
-    bought: Sets
-    weights: Floats
-    hashes: Hashes
-    windows: Ints
-    relevance: Floats | None  # of purchases
-    users: Ints  # as in the events
-    events: Events | None  # of these users
-
-    @property
-    def n_units(self) -> int:
-        """Number of units."""
-        return self.lists.n_units
-
-    @property
-    def with_hits(self) -> HitLists:
-        """The units with a hit; their `source` is the place of each among all units."""
-        return gather_hits(
-            self.lists, self.bought, self.weights, self.relevance, self.hashes, self.windows
-        )
-
-
-def take_learning(part: CodedPart, plan: Plan, choice: Choice, with_events: bool) -> LearningUnits:
-    """Return units of a part that can gain or lose, and the events of their users if wanted."""
-    units = prepare(part, plan)
-    weights = _choose(units, choice, plan.seed)
-    chosen = np.flatnonzero(weights)
+    Items ascend in each list.
+    """
+    units = _choose(part, plan, choice)
+    chosen = np.flatnonzero(units.gains)
     users, events = units.users[chosen].astype(np.int64), None
     if with_events:
         known, users = np.unique(users, return_inverse=True)
         events = _events_of(part, plan, known)
     lists, _ = sort_items(units.lists, chosen, np.zeros(len(units.lists.items), bool))
-    return LearningUnits(
-        lists, units.bought.take(chosen), weights[chosen], units.hashes[chosen],
-        choice.windows[units.windows[chosen]].astype(np.int64),
-        take_entries(units.bought.indptr, units.relevance, chosen), users, events,
+    return Units(
+        lists, units.bought.take(chosen), units.weights[chosen], units.gains[chosen],
+        take_entries(units.bought.indptr, units.relevance, chosen), None, units.hashes[chosen],
+        units.windows[chosen], users, events,
     )  # fmt: skip
 
 
@@ -324,11 +323,9 @@ def _events_of(part: CodedPart, plan: Plan, users: Ints) -> Events:
     """Return the events of some users, numbered in their order."""
     events = log_of(part, plan)
     assert events.users is not None
-    number = np.full(int(max(events.users.max(initial=0), users.max(initial=0))) + 1, -1, np.int32)
-    number[users] = np.arange(len(users), dtype=np.int32)
-    rows = np.flatnonzero(number[events.users] >= 0)
-    found = events.take(rows)
-    return found._replace(users=number[events.users[rows]], weights=None)
+    numbers = find_positions(users, events.users)
+    rows = np.flatnonzero(numbers >= 0)
+    return events.take(rows)._replace(users=numbers[rows], weights=None)
 
 
 def log_of(part: CodedPart, plan: Plan) -> Events:
@@ -363,7 +360,7 @@ def _recode(events: Events, items: Codes | None, plan: Plan) -> Events:
     return events._replace(items=own, weights=weights)
 
 
-def join_learning(parts: Sequence[LearningUnits]) -> LearningUnits:
+def join_learning(parts: Sequence[Units]) -> Units:
     """Return units of several parts as one; users are numbered over all parts."""
     before, shifted = 0, []
     for part in parts:
@@ -373,5 +370,5 @@ def join_learning(parts: Sequence[LearningUnits]) -> LearningUnits:
             events = events._replace(users=events.users + np.int32(before))
         shifted.append(part._replace(users=part.users + before, events=events))
         before += int(part.users.max(initial=-1)) + 1
-    joined: LearningUnits = join(shifted)
+    joined: Units = join(shifted)
     return joined
