@@ -13,15 +13,15 @@ import pytest
 from made_biases import make_bias
 from made_rerankers import UNTIL, make_reranker
 from repeat_shop import RepeatShop
-from trimtab.cli import biases, list_metrics, reranking
+from trimtab.cli import tables as cli_tables
 from trimtab.replay import large_lists
 from trimtab.tables.files import write_table
 
 N_USERS, N_ITEMS = 200, 30
 BIASES = {item: (item % 7 - 3) / 10 for item in range(25)}
-APPLY = ("apply", "--bias", "biases", "--recs", "recs.parquet")
-RERANK = ("rerank", "apply", "--reranker", "reranker", "--recs", "recs.parquet")
-EVALUATE = ("evaluate", "--topk", "recs.parquet", "--truth", "events.parquet")
+APPLY = ("apply", "--model", "biases", "--lists", "recs.parquet")
+RERANK = ("apply", "--model", "reranker", "--lists", "recs.parquet")
+EVALUATE = ("evaluate", "--lists", "recs.parquet", "--events", "events.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +59,39 @@ def large(monkeypatch):
 
     def switch() -> None:
         monkeypatch.setattr(large_lists, "LARGE", 10)
-        for module in (biases, list_metrics, reranking):
-            monkeypatch.delattr(module, "read_tables", raising=False)
+        monkeypatch.delattr(cli_tables, "read_tables", raising=False)
 
     return switch
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def outcomes(call, large, folder: Path, commands, *out: str) -> None:
+    """Each command ends, says and writes the same with lists in memory and in files."""
+    results: list[list[object]] = []
+    for _ in range(2):
+        results.append([])
+        for command in commands:
+            done = call(*command, *(("--out", *out) if out else ()), cwd=folder)
+            paths = [path for name in out for path in (folder / name, *(folder / name).rglob("*"))]
+            content = [(path.name, path.read_bytes()) for path in sorted(paths) if path.is_file()]
+            for name in out:
+                shutil.rmtree(folder / name, ignore_errors=True)
+                (folder / name).unlink(missing_ok=True)
+            results[-1].append((command, done.returncode, done.stdout, done.stderr, content))
+        large()
+    assert results[0] == results[1]
+    assert not list(folder.glob(".*"))
+
+
+def test_lists_are_written_as_from_memory(call, folder, large):
+    own = ("apply", "--model", "biases", "--lists", "own.parquet", "--columns")
+    commands = [
         APPLY,
         (*APPLY, "--k", 5, "--exclude", "pairs.parquet", "--allowed", "items.parquet"),
         (*APPLY, "--k", 20, "--exclude", "pairs.csv", "--allowed", "items.csv"),
         (*APPLY, "--depth", "all", "--strength", 0.5, "--duplicates", "max"),
-        ("apply", "--bias", "biases", "--recs", "text.parquet", "--exclude", "pairs.csv"),
-        ("apply", "--bias", "biases", "--recs", "own.parquet", "--columns", "user=who,item=what"),
-        ("apply", "--bias", "biases", "--recs", "own.parquet", "--columns", "user=who,item=x"),
+        ("apply", "--model", "biases", "--lists", "text.parquet", "--exclude", "pairs.csv"),
+        (*own, "user=who,item=what"),
+        (*own, "user=who,item=x"),
         (*APPLY, "--columns", "price=cost"),
         (*RERANK, "--history", "events.parquet"),
         (*RERANK, "--history", "events.csv", "--as-of", "2026-03-01T00:00:00+00:00", "--k", 3),
@@ -83,18 +100,8 @@ def large(monkeypatch):
         (*RERANK, "--history", "local.parquet"),
         (*RERANK, "--history", "events.parquet", "--as-of", "2026-02-01T00:00:00+00:00"),
         (*RERANK, "--history", "recs.parquet"),
-    ],
-)
-def test_lists_are_written_as_from_memory(call, folder, large, command):
-    results, out = [], folder / "out.parquet"
-    for _ in range(2):
-        done = call(*command, "--out", "out.parquet", cwd=folder)
-        content = out.read_bytes() if out.exists() else None
-        out.unlink(missing_ok=True)
-        results.append((done.returncode, done.stdout, done.stderr, content))
-        large()
-    assert results[0] == results[1]
-    assert not list(folder.glob(".*"))
+    ]
+    outcomes(call, large, folder, commands, "out.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -110,67 +117,41 @@ def shop(tmp_path_factory) -> Path:
     return folder
 
 
-FIT = ("--recs", "recs.parquet", "--recent", "recent.parquet")
+FIT = ("fit", "--lists", "recs.parquet", "--events", "recent.parquet")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("fit", *FIT),
-        ("fit", *FIT, "--history", "history.parquet", "--items", "items.csv", "--strength", 0.5),
-        ("fit", *FIT, "--history", "history.parquet", "--json", "--k", 5, "--metric", "map"),
-        ("fit", "--recs", "history.parquet", "--recent", "recent.parquet"),
-        ("rerank", "fit", *FIT, "--history", "history.parquet", "--items", "items.csv"),
-        ("rerank", "fit", *FIT, "--history", "history.parquet", "--json", "--widen", "none"),
-    ],
-)
-def test_fits_are_those_in_memory(call, shop, large, command):
-    results, out = [], shop / "out"
-    for _ in range(2):
-        done = call(*command, "--out", "out", cwd=shop)
-        files = (path for path in sorted(out.rglob("*")) if path.is_file())
-        content = [(path.name, path.read_bytes()) for path in files]
-        shutil.rmtree(out, ignore_errors=True)
-        results.append((done.returncode, done.stdout, done.stderr, content))
-        large()
-    assert results[0] == results[1]
+def test_fits_are_those_in_memory(call, shop, large):
+    known = (*FIT, "--history", "history.parquet")
+    commands = [
+        FIT,
+        (*known, "--items", "items.csv", "--strength", 0.5),
+        (*known, "--json", "--k", 5, "--metric", "map"),
+        ("fit", "--lists", "history.parquet", "--events", "recent.parquet"),
+        (*known, "--method", "reranker", "--items", "items.csv"),
+        (*known, "--method", "reranker", "--json", "--set", "widen=none"),
+        (*FIT, "--method", "paper"),
+        (*FIT, "--history", "counts.parquet"),
+    ]
+    outcomes(call, large, shop, commands, "out")
 
 
-@pytest.mark.parametrize("more", [("--paper",), ("--history", "counts.parquet")])
-def test_other_fits_read_all_lists(call, shop, monkeypatch, more):
-    expected = call("fit", *FIT, *more, "--out", "out", cwd=shop)
-    assert expected.returncode == 0
-    monkeypatch.setattr(large_lists, "LARGE", 10)
-    assert call("fit", *FIT, *more, "--out", "out", cwd=shop).stdout == expected.stdout
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_metrics_are_those_in_memory(call, folder, large):
+    commands = [
         EVALUATE,
         (*EVALUATE, "--k", 3, "--json"),
         (*EVALUATE, "--history", "events.parquet", "--weights", "weights.csv"),
         (*EVALUATE, "--baseline", "recs.csv", "--weight", "price"),
         (*EVALUATE, "--baseline", "own.parquet"),
-        ("evaluate", "--topk", "recs.csv", "--baseline", "recs.parquet", "--truth", "events.csv"),
-        ("evaluate", "--topk", "own.parquet", "--truth", "events.parquet", "--columns",
-         "user=who,item=what"),
-    ],
-)  # fmt: skip
-def test_metrics_are_those_in_memory(call, folder, large, command):
-    results = []
-    for _ in range(2):
-        done = call(*command, cwd=folder)
-        results.append((done.returncode, done.stdout, done.stderr))
-        large()
-    assert results[0] == results[1]
+        ("evaluate", "--lists", "recs.csv", "--baseline", "recs.parquet", "--events", "events.csv"),
+        (*EVALUATE, "--lists", "own.parquet", "--columns", "user=who,item=what"),
+    ]
+    outcomes(call, large, folder, commands)
 
 
-@pytest.mark.parametrize("more", [("--explore", 2), ("--salt", "may")])
-def test_other_lists_are_made_in_memory(call, folder, monkeypatch, more):
-    done = call(*APPLY, *more, "--out", "a.parquet", cwd=folder)
-    assert done.returncode == 0
-    monkeypatch.setattr(large_lists, "LARGE", 10)
-    again = call(*APPLY, *more, "--out", "b.parquet", cwd=folder)
-    assert again.stdout == done.stdout.replace("a.parquet", "b.parquet")
-    assert (folder / "a.parquet").read_bytes() == (folder / "b.parquet").read_bytes()
+def test_a_split_is_made_in_memory(call, folder, monkeypatch):
+    written = []
+    for most in (10**9, 10):
+        monkeypatch.setattr(large_lists, "LARGE", most)
+        done = call(*APPLY, "--salt", "may", "--out", "a.parquet", cwd=folder)
+        written.append((done.returncode, done.stdout, (folder / "a.parquet").read_bytes()))
+    assert written[0] == written[1]

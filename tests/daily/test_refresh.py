@@ -17,7 +17,7 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, FIRST, TONIGHT, doubt, run_in_process
-from trimtab.cli.version_lines import print_version
+from trimtab.cli.versions import print_version
 from trimtab.daily import diff
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
@@ -278,7 +278,7 @@ def test_old_lists_are_reranked_with_a_warning(shop):
     for days in range(-2, 4):
         (shop.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
     with pytest.warns(tt.TrimtabWarning, match="2026-02-17.* 3 days .*2026-02-20"):
-        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+        done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert "of 2026-02-17" in done.version.manifest["warnings"][0]
 
 
@@ -507,10 +507,10 @@ def test_scores_on_another_scale_are_refused(shop, change):
     """An additive bias learned for large scores overwhelms small ones."""
     learner = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
     change_tonight(shop, change)
-    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}.*--accept different-lists"):
-        shop.job(learner=learner, rerank=True, windows=1).run(AS_OF)
+    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}.*accept=..different-lists"):
+        shop.job(learner=learner, finish_lists=True, windows=1).run(AS_OF)
     assert not Store(shop.store).exists()
-    accepted = shop.job(learner=learner, rerank=True, accept=["different-lists"]).run(AS_OF)
+    accepted = shop.job(learner=learner, finish_lists=True, accept=["different-lists"]).run(AS_OF)
     assert accepted.version.top().num_rows > 0
     assert accepted.version.manifest["accepted"] == ["different-lists"]
 
@@ -518,7 +518,7 @@ def test_scores_on_another_scale_are_refused(shop, change):
 def test_lists_of_few_users_are_refused(shop):
     change_tonight(shop, lambda table: table.filter(pc.less(table["user_id"], 500)))
     with pytest.raises(RefusedError, match=rf"lists of {TONIGHT} cover \d+ users.* \d+: not"):
-        shop.job(learner=QUICK, rerank=True).run(AS_OF)
+        shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
 
 
 def test_the_share_of_unchanged_slots():
@@ -543,7 +543,7 @@ def test_a_weekday_without_sales_is_not_a_gap(shop):
 def test_guard_warnings_are_refused_unless_accepted(shop, monkeypatch):
     doubt(tt.BiasLearner, monkeypatch)
     job = shop.job(learner=QUICK)
-    with pytest.raises(RefusedError, match=r"the guard has a doubt: .* --accept guard"):
+    with pytest.raises(RefusedError, match=r"the guard has a doubt: .* accept=..guard"):
         job.run(AS_OF)  # the refusal is not repeated as a warning
     assert not Store(job.store).exists()
     with pytest.warns(tt.GuardWarning, match="a doubt"):
@@ -559,7 +559,7 @@ def test_without_a_clear_gain_the_version_served_stays(shop, method):
     pq.write_table(shop.log.events.filter(few), shop.events)
     with pytest.raises(
         RefusedError,
-        match=r"version 1 stays in use; pass --accept guard to publish the engine alone",
+        match=r"version 1 stays in use; pass accept=..guard to publish the engine alone",
     ):
         shop.job(method=method).run(AS_OF)
     assert Store(shop.store).serving() == 1
@@ -570,7 +570,7 @@ def test_the_engine_alone_is_published_if_told_so(shop):
     few = pc.less(shop.log.events["user_id"], 12)
     pq.write_table(shop.log.events.filter(few), shop.events)
     with pytest.warns(tt.GuardWarning, match="NDCG@10"):
-        done = shop.job(rerank=True, accept=["guard"]).run(AS_OF)
+        done = shop.job(finish_lists=True, accept=["guard"]).run(AS_OF)
     assert done.version.manifest["n_biases"] == 0
     alone = lists_of(shop, TONIGHT).to_pandas()
     best = alone.groupby("user_id").head(10)
@@ -604,7 +604,7 @@ def test_wrong_days_and_queries_are_refused(shop):
 
 
 def test_the_newest_lists_are_reranked(shop, bytes_of):
-    done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert done.version.manifest["reranked"] == str(TONIGHT)
     expected = done.bias.apply(lists_of(shop, TONIGHT), k=10)
     assert bytes_of(done.version.top()) == bytes_of(expected)
@@ -714,7 +714,7 @@ def test_scales_cannot_be_compared(shop):
 
 def test_a_morning_on_the_command_line(shop, trimtab):
     quick = ("--set", "method=ascent")
-    out = trimtab(*shop.arguments("--as-of", AS_OF, "--rerank", *quick), cwd=shop.folder)
+    out = trimtab(*shop.arguments("--as-of", AS_OF, "--finish-lists", *quick), cwd=shop.folder)
     assert out.returncode == 0, out.stderr
     assert f"version 1 for {AS_OF} is served" in out.stdout
     assert "in 2 windows of 3 days, on lists of 2026-02-16, 2026-02-13" in out.stdout
@@ -728,7 +728,7 @@ def test_a_morning_on_the_command_line(shop, trimtab):
     assert f"version 1, made for {AS_OF}, is served" in rolled_back.stdout
     # Any command that takes biases takes a store.
     applied = trimtab(
-        "apply", "--bias", shop.store, "--recs", shop.lists / f"{TONIGHT}.parquet", "--out",
+        "apply", "--model", shop.store, "--lists", shop.lists / f"{TONIGHT}.parquet", "--out",
         "top.parquet", cwd=shop.folder,
     )  # fmt: skip
     assert applied.returncode == 0, applied.stderr

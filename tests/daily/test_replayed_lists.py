@@ -27,16 +27,17 @@ from trimtab.tables.columns import TRAINED_UNTIL
 
 pytestmark = pytest.mark.xdist_group("shop")
 LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
+LEARNER = tt.BiasLearner(k=5)
 
 
 def replay(lists: Path, shop: Shop, days: int = 2) -> Simulation:
     folder = open_lists(lists, shop.events, tz="UTC", items=shop.folder / "items.parquet")
-    return Simulation(log=folder.log, supplied=folder, days=days, k=5)
+    return Simulation(log=folder.log, supplied=folder, days=days, learner=LEARNER)
 
 
 def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_path: Path) -> None:
     log = replay(made_shop.lists, made_shop).log
-    engine = Simulation(log=log, engine=Markov(), days=2, k=5, retrain_every=6)
+    engine = Simulation(log=log, engine=Markov(), days=2, learner=LEARNER, retrain_every=6)
     by_engine = engine.run(tmp_path / "one", lambda _: 0)
     steps: list[str] = []
     simulation = replay(tmp_path / "one" / "lists", made_shop)
@@ -83,7 +84,7 @@ def test_lists_with_own_names_of_columns_are_read_as_the_job_reads_them(
         tmp_path / "named", made_shop.events, tz="UTC", items=made_shop.folder / "items.parquet",
         columns={"user": "customer"},
     )  # fmt: skip
-    renamed = Simulation(log=folder.log, supplied=folder, days=1, k=5)
+    renamed = Simulation(log=folder.log, supplied=folder, days=1, learner=LEARNER)
     plain = replay(made_shop.lists, made_shop, days=1)
     one, two = (own.run(tmp_path / str(id(own)), lambda _: 0) for own in (plain, renamed))
     assert {**one.rows[0], "seconds": None} == {**two.rows[0], "seconds": None}
@@ -97,7 +98,7 @@ def test_days_are_judged_by_weights(made_shop: Shop, tmp_path: Path) -> None:
     weighted = events.append_column("weight", pa.array(weights))
     pq.write_table(weighted, tmp_path / "weighted.parquet")
     folder = open_lists(made_shop.lists, tmp_path / "weighted.parquet", tz="UTC")
-    simulation = Simulation(log=folder.log, supplied=folder, days=2, k=5)
+    simulation = Simulation(log=folder.log, supplied=folder, days=2, learner=LEARNER)
     before, last = simulation.run(tmp_path / "month", lambda _: 0).rows
     truth = weighted.filter(pc.equal(day, LAST - timedelta(1)))
     lists = pq.read_table(made_shop.lists / f"{LAST - timedelta(2)}.parquet")
@@ -142,8 +143,8 @@ def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
     ("more", "message"),
     [
         (("--engine", "markov"), "--engine markov: cannot be used with --lists"),
-        (("--n-listed", "20"), "--n-listed 20: cannot be used with --lists"),
-        (("--retrain-every", "7"), "--retrain-every 7: cannot be used with --lists"),
+        (("--set", "n_listed=20"), "--set n_listed 20: cannot be used with --lists"),
+        (("--set", "retrain_every=7"), "--set retrain_every 7: cannot be used with --lists"),
     ],
 )
 def test_what_does_not_go_with_lists(
@@ -156,7 +157,9 @@ def test_what_does_not_go_with_lists(
 
 
 def test_the_lists_are_never_removed_by_the_run_on_them(made_shop: Shop, tmp_path: Path) -> None:
-    engine = Simulation(log=made_shop.log, engine=Popularity(), days=1, k=5, n_listed=10)
+    engine = Simulation(
+        log=made_shop.log, engine=Popularity(), days=1, learner=LEARNER, n_listed=10
+    )
     engine.run(tmp_path / "month", lambda _: 0)
     lists = tmp_path / "month" / "lists"
     n_before = len(list(lists.iterdir()))

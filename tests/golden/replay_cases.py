@@ -32,8 +32,8 @@ def cases() -> dict[str, Callable[[Shop], Any]]:
         "backtest of engines": _backtest_engines,
         "simulation": _simulate,
         "simulation of lists": _simulate_lists,
-        "refresh": lambda shop: _refresh(shop, "--rerank"),
-        "refresh with a reranker": lambda shop: _refresh(shop, "--reranker"),
+        "refresh": lambda shop: _refresh(shop, "--finish-lists"),
+        "refresh with a reranker": lambda shop: _refresh(shop, "--method", "reranker"),
         "history": _history,
     }
 
@@ -64,7 +64,7 @@ def _backtest_engines(shop: Shop) -> Any:
         shop.folder / "items.parquet",
     )
     _run(
-        "backtest", "--log", shop.events, *engines, *TEST, "--k", 5, "--n-listed", 20,
+        "backtest", "--events", shop.events, *engines, *TEST, "--k", 5, "--set", "n_listed=20",
         "--out", shop.folder / "engines", "--no-report",
     )  # fmt: skip
     return _tables(shop.folder / "engines")
@@ -84,14 +84,25 @@ def _tables(folder: Path) -> Any:
 
 def _simulate(shop: Shop) -> Any:
     out = shop.folder / "month"
-    given = ("--log", shop.events, "--days", 2, "--k", 5, "--n-listed", 20, "--retrain-every", 3)
+    given = (
+        "--events",
+        shop.events,
+        "--days",
+        2,
+        "--k",
+        5,
+        "--set",
+        "n_listed=20",
+        "--set",
+        "retrain_every=3",
+    )
     _run("simulate", *given, "--out", out, "--no-report")
     return _days(out)
 
 
 def _simulate_lists(shop: Shop) -> Any:
     out = shop.folder / "own-month"
-    _run("simulate", *_own(shop), "--days", 2, "--reranker", "--out", out, "--no-report")
+    _run("simulate", *_own(shop), "--days", 2, "--method", "reranker", "--out", out, "--no-report")
     return _days(out)
 
 
@@ -105,7 +116,7 @@ def _refresh(shop: Shop, *more: object) -> Any:
 
 def _history(shop: Shop) -> Any:
     """Of a version with biases and of one with a reranker."""
-    for number, more in enumerate((["--rerank"], ["--reranker"])):
+    for number, more in enumerate((["--finish-lists"], ["--method", "reranker"])):
         day = AS_OF.replace(day=AS_OF.day - 3 + number)
         _run(*shop.arguments("--as-of", day, *more))
     given = ("--store", shop.store, "--events", shop.events, "--test-days", 3)

@@ -175,7 +175,7 @@ def test_the_command_writes_the_same(trimtab, tmp_path):
     bias = make_bias({"=a": 0.5, "b": -0.25, "c": 0.0}, excluded=["c"])
     bias.save(tmp_path / "biases")
     bias.export(tmp_path / "expected.jsonl")
-    result = trimtab("export", "--bias", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
+    result = trimtab("export", "--model", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout == (
         "wrote 3 items to new/boosts.jsonl: add boost to scores, 0.25 for missing items; "
@@ -187,12 +187,12 @@ def test_the_command_writes_the_same(trimtab, tmp_path):
 
 def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
     make_bias({7: 0.5}, scale="log").save(tmp_path / "biases")
-    done = trimtab("export", "--bias", "biases", "--out", "boosts.csv", cwd=tmp_path)
+    done = trimtab("export", "--model", "biases", "--out", "boosts.csv", cwd=tmp_path)
     assert "multiply scores by factor, 1.0 for missing items" in done.stdout
     for arguments, message in (
-        (("--bias", "biases", "--out", "boosts.xml"), "boosts.xml"),
-        (("--bias", "nowhere", "--out", "boosts.csv"), "nowhere"),
-        (("--bias", "biases", "--out", "boosts.csv/x.csv"), "is not a folder"),
+        (("--model", "biases", "--out", "boosts.xml"), "boosts.xml"),
+        (("--model", "nowhere", "--out", "boosts.csv"), "nowhere"),
+        (("--model", "biases", "--out", "boosts.csv/x.csv"), "is not a folder"),
     ):
         result = trimtab("export", *arguments, cwd=tmp_path)
         assert result.returncode == 2

@@ -230,23 +230,26 @@ def test_biases_that_no_query_can_apply_are_refused():
 # On the command line -----------------------------------------------------------------------------
 
 
-def test_the_command_prints_the_query(trimtab, tmp_path):
+def test_the_command_writes_the_query(trimtab, tmp_path):
     bias = make_biases("log", TEXT)
     bias.save(tmp_path / "biases")
     done = trimtab(
-        "sql", "--bias", "biases", "--k", 5, "--lists", "shop.lists", "--exclude", "seen",
-        "--columns", "user=customer,item=sku", "--depth", "all", cwd=tmp_path,
+        "export", "--model", "biases", "--out", "new/top.sql", "--k", 5, "--lists", "shop.lists",
+        "--exclude", "seen", "--columns", "user=customer,item=sku", cwd=tmp_path,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == bias.sql(
-        5, lists="shop.lists", exclude="seen", depth="all",
-        columns={"user": "customer", "item": "sku"},
-    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "wrote new/top.sql\n", "")
+    assert (tmp_path / "new" / "top.sql").read_text() == bias.sql(
+        5, lists="shop.lists", exclude="seen", columns={"user": "customer", "item": "sku"}
+    )
 
 
 def test_the_command_refuses_in_one_sentence(trimtab, tmp_path):
     make_biases("log", TEXT).save(tmp_path / "biases")
-    done = trimtab("sql", "--bias", "biases", "--lists", "a..b", cwd=tmp_path)
+    words = ("export", "--model", "biases", "--lists", "a..b")
+    done = trimtab(*words, "--out", "top.sql", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("trimtab: lists='a..b': must be a name")
+    assert done.stderr.startswith("trimtab: --lists a..b: must be a name")
     assert done.stderr.count("\n") == 1
+    done = trimtab(*words, "--out", "boosts.csv", cwd=tmp_path)
+    assert done.stderr.startswith("trimtab: --lists a..b: needs --out QUERY.sql")
+    assert [path.name for path in tmp_path.iterdir()] == ["biases"]

@@ -64,7 +64,9 @@ def test_what_a_backtest_recommends_is_what_a_refresh_publishes(shop: Shop):
     truth = Window.of(AS_OF, 3, "UTC").events(shop.log)
     learner = tt.BiasLearner(k=5)
     for method, name in (("default", "top"), ("reranker", "lists")):
-        job = shop.job(method=method, rerank=True, learner=learner, accept=["guard"], tz="UTC")
+        job = shop.job(
+            method=method, finish_lists=True, learner=learner, accept=["guard"], tz="UTC"
+        )
         published = getattr(job.run(AS_OF).version, name)()
         assert found[method]["value"] == tt.evaluate(published, truth, k=5)["ndcg"]
     forecasts = {row["method"]: row for row in Results.load(out).table("forecasts").to_pylist()}
@@ -133,7 +135,13 @@ def test_half_written_lists_are_named_once(shop: Shop):
     whole = (shop.lists / f"{TONIGHT}.parquet").read_bytes()
     broken = shop.lists / f"{TONIGHT}.parquet"
     broken.write_bytes(whole[: len(whole) // 2])
-    for more in (("--rerank",), ("--reranker",)):  # they are to be published
+    for more in (
+        ("--finish-lists",),
+        (
+            "--method",
+            "reranker",
+        ),
+    ):  # they are to be published
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             ran = run_in_process(*shop.arguments("--as-of", AS_OF, *more))
@@ -147,7 +155,7 @@ def test_half_written_lists_are_named_once(shop: Shop):
 
 
 def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
-    expected = shop.job(learner=QUICK, rerank=True).run(AS_OF).version.top()
+    expected = shop.job(learner=QUICK, finish_lists=True).run(AS_OF).version.top()
     for path in sorted(shop.lists.iterdir()):
         table, folder = pq.read_table(path), path.with_suffix("")
         folder.mkdir()
@@ -159,7 +167,7 @@ def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
     (shop.folder / "sold").mkdir()
     for part, rows in enumerate((table.slice(0, 1_000), table.slice(1_000))):
         pacsv.write_csv(rows, shop.folder / "sold" / f"{part}.csv")
-    job = shop.job(learner=QUICK, rerank=True, events=shop.folder / "sold", warm=False)
+    job = shop.job(learner=QUICK, finish_lists=True, events=shop.folder / "sold", warm=False)
     assert job.run(AS_OF).version.top().equals(expected)
 
 
@@ -170,7 +178,7 @@ def shift_scores(events, as_of):
 
 
 def test_paper_is_skipped_where_scores_are_below_0(shop: Shop):
-    given = ("--log", shop.events, "--engine", "test_day_of_a_file:shift_scores")
+    given = ("--events", shop.events, "--engine", "test_day_of_a_file:shift_scores")
     methods = ("--method", "paper", "--method", "default", "--metric", "ndcg", "--date", AS_OF)
     with pytest.warns(tt.TrimtabWarning, match="paper is skipped: .* scores go down to -"):
         ran = run_in_process(
@@ -184,25 +192,25 @@ def test_paper_is_skipped_where_scores_are_below_0(shop: Shop):
 
 def test_biases_of_a_reranker_are_said_to_be_only_that(shop: Shop):
     shop.job(method="reranker").run(AS_OF)
-    commands = (("export", "--out", shop.folder / "boosts.csv"), ("sql",))
+    commands = [("export", "--out", shop.folder / name) for name in ("boosts.csv", "top.sql")]
     for command in commands:
         with pytest.warns(tt.TrimtabWarning, match="version 1 has a reranker, but only its biases"):
-            assert run_in_process(*command, "--bias", shop.store).returncode == 0
+            assert run_in_process(*command, "--model", shop.store).returncode == 0
     shop.job(method="bias").run(AS_OF)
     for command in commands:
-        assert run_in_process(*command, "--bias", shop.store).returncode == 0
+        assert run_in_process(*command, "--model", shop.store).returncode == 0
 
 
 def test_a_test_of_a_reranker_in_batch(shop: Shop):
     """The treatment group gets its lists, the control group the engine's own."""
     reranker = shop.job(method="reranker").run(AS_OF).reranker
     recs = shop.lists / f"{TONIGHT}.parquet"
-    given = ("--reranker", shop.store, "--recs", recs, "--history", shop.events, "--k", 5)
+    given = ("--model", shop.store, "--lists", recs, "--history", shop.events, "--k", 5)
     found = []
     for more in ((), ("--salt", "summer", "--share", 0.3)):
         out = shop.folder / "lists.parquet"
         instant = ("--as-of", f"{AS_OF}T00:00:00+00:00")
-        ran = run_in_process("rerank", "apply", *given, *instant, "--out", out, *more)
+        ran = run_in_process("apply", *given, *instant, "--out", out, *more)
         assert ran.returncode == 0, ran.stderr
         found.append(pq.read_table(out).to_pandas())
     everybody, test = found

@@ -74,8 +74,8 @@ def run_main(folder, monkeypatch, capsys):
 
 
 FLAGS = (
-    "--log", "events.parquet", "--items", "items.parquet", "--engine", "markov", "--engine",
-    "category", "--method", "default", "--metric", "ndcg", "--k", "5", "--n-listed", "15",
+    "--events", "events.parquet", "--items", "items.parquet", "--engine", "markov", "--engine",
+    "category", "--method", "default", "--metric", "ndcg", "--k", "5", "--set", "n_listed=15",
 )  # fmt: skip
 
 
@@ -105,8 +105,8 @@ def test_a_file_with_flags_over_it(folder, trimtab_with_extras):
         'methods = ["ratio"]\nmetrics = ["acc"]\n'
     )
     run = trimtab_with_extras(
-        "backtest", "plan.toml", "--first", "2026-02-10", "--last", "2026-02-20", "--every", "10",
-        "--tz", "Europe/London", "--out", "filed", "--no-report", cwd=folder,
+        "backtest", "plan.toml", "--first", "2026-02-10", "--last", "2026-02-20",
+        "--set", "every=10", "--tz", "Europe/London", "--out", "filed", "--no-report", cwd=folder,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     table = pq.read_table(folder / "filed" / "results.parquet")
@@ -118,19 +118,19 @@ def test_a_file_with_flags_over_it(folder, trimtab_with_extras):
 REFUSALS = [
     ([*FLAGS, "--date", "2031-01-01"], "as_of=2031-01-01.*2026-01-05"),
     (
-        [*FLAGS, "--date", "2026-01-06", "--recent-days", "1", "--log", "gap.parquet"],
+        [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=1", "--events", "gap.parquet"],
         "recent window, 2026-01-05 to 2026-01-05",
     ),
     (
-        [*FLAGS, "--date", "2026-01-06", "--recent-days", "3"],
+        [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=3"],
         "no buyer of the recent window, 2026-01-03 to 2026-01-05",
     ),
     (
-        [*FLAGS, "--date", "2026-02-20", "--level", "shelf"],
+        [*FLAGS, "--date", "2026-02-20", "--set", "level=shelf"],
         "level='shelf' of engine category.*aisle",
     ),
     (
-        [*FLAGS, "--log", "naive.parquet", "--date", "2026-02-20"],
+        [*FLAGS, "--events", "naive.parquet", "--date", "2026-02-20"],
         "'timestamp' of events.*tz=",
     ),
     ([*FLAGS], "dates.*first.*last"),
@@ -139,14 +139,14 @@ REFUSALS = [
         "--date.*--first.*--last",
     ),
     (
-        [*FLAGS[:2], "--engine", "markov", "--date", "2026-02-20", "--level", "aisle"],
+        [*FLAGS[:2], "--engine", "markov", "--date", "2026-02-20", "--set", "level=aisle"],
         "--level aisle.*--engine category",
     ),
-    ([*FLAGS, "--date", "2026-02-20", "--every", "3"], "--every.*--first.*--last"),
+    ([*FLAGS, "--date", "2026-02-20", "--set", "every=3"], "--set every=3.*--first.*--last"),
     (["nothing.toml"], "nothing.toml"),
     (["broken.toml"], "broken.toml.*TOML"),
     (["odd.toml"], "'colour' in odd.toml.*log, tz"),
-    ([*FLAGS, "--log", "no.parquet", "--date", "2026-02-20"], "no.parquet"),
+    ([*FLAGS, "--events", "no.parquet", "--date", "2026-02-20"], "no.parquet"),
 ]
 
 
@@ -162,7 +162,7 @@ def test_errors_are_one_sentence(folder, run_main):
 
 def test_an_interrupt_ends_the_run_and_leaves_a_page_of_finished_cells(folder):
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
-    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--every", "1")
+    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--set", "every=1")
     command = [script, "backtest", *FLAGS, *days, "--out", "stopped"]
     run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
@@ -190,7 +190,7 @@ def test_a_missing_library_is_named(folder, trimtab):
     assert "vl-convert" in run.stderr
     assert "trimtab[report]" in run.stderr
     run = trimtab(
-        "backtest", "--log", "events.parquet", "--engine", "factorization", "--method", "ratio",
+        "backtest", "--events", "events.parquet", "--engine", "factorization", "--method", "ratio",
         "--date", "2026-02-20", "--out", "bare", "--no-report", cwd=folder,
     )  # fmt: skip
     assert run.returncode == 2
