@@ -19,7 +19,7 @@ from trimtab.cli.printing import (
     say_strength,
     say_weighted,
 )
-from trimtab.cli.tables import is_large, open_tables
+from trimtab.cli.tables import open_tables
 from trimtab.daily.method_choice import AUTO, BIAS, METHODS, RERANKER, learn_best
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Reranker
@@ -62,17 +62,10 @@ def fit(
         folder, lists=lists, events=events, history=history, items=items, weights=weights
     )
     needed = (USER, ITEM, SCORE, *([TIMESTAMP] if isinstance(learner, RerankLearner) else []))
-    tables = open_tables(
-        lists, events, history, items, weights, columns=own, needed=needed, large=is_large(lists)
-    )
+    tables = open_tables(lists, events, history, items, weights, columns=own, needed=needed)
     recs, recent, *others = tables.given
     options = dict(zip(("history", "items", "weights"), others, strict=True))
-    options["duplicates"] = duplicates
-    model: Any
-    if tables.are_large:
-        model = parquet.fit(learner, recs, recent, columns=own, **options)
-    else:
-        model = learner.fit(recs, recent, **options)
+    model: Any = parquet.fit(learner, recs, recent, duplicates=duplicates, columns=own, **options)
     choice = None
     if method == AUTO:
         used, model, choice = learn_best(model, None)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,12 @@ from trimtab.checks import DUPLICATES
 from trimtab.cli import options
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import describe_left_out, print_json, print_table, say, say_formulas
-from trimtab.cli.tables import is_large, open_tables
+from trimtab.cli.tables import open_tables
 from trimtab.errors import SettingError, warn
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
 from trimtab.metrics.intervals import LEVEL
-from trimtab.models import ItemBias, LeftOut, load_model
+from trimtab.models import ItemBias, load_model
 from trimtab.models.exports import require_ending
-from trimtab.models.list_ranking import warn_of
 from trimtab.models.model import WHOLE, text_columns
 from trimtab.store import Store
 from trimtab.tables.columns import (
@@ -36,16 +36,16 @@ from trimtab.tables.columns import (
     USER,
     WINDOW,
     ColumnMap,
-    own_names,
 )
 from trimtab.tables.files import (
     is_csv,
+    read_table,
     require_suffix,
     require_writable_folder,
     write_atomically,
     write_table,
 )
-from trimtab.tables.times import as_utc, require_zone
+from trimtab.tables.times import require_zone
 
 _NAMES = {
     "acc": "ACC@{k}", "map": "MAP@{k}", "ndcg": "NDCG@{k}", "hit_rate": "hit rate@{k}",
@@ -100,28 +100,33 @@ def apply(
     tables = open_tables(
         lists, history, exclude, allowed, text=text_columns(loaded.item_bias), columns=own,
         needed=(USER, ITEM, SCORE, TIMESTAMP),
-        large=salt is None and not is_csv(path) and is_large(lists),
     )  # fmt: skip
     recs, past, given["exclude"], given["allowed"] = tables.given
-    now: dict[str, Any] = {"as_of": as_of if tz is None else _read_instant(as_of, tz)}
-    if tables.are_large:
-        written = parquet.apply(
-            loaded, recs, path, k, history=past, tz=tz, columns=own, **now, **given
-        )
-        _say_written(loaded, path, *written)
-        return
-    if tz is not None and past is not None:
-        past = _set_zone(past, tz)
-    ranked = loaded.rank(recs, k, history=past, **now, **given)
-    warn_of(loaded, ranked, k, given["depth"], of_later=False)
-    top = ranked.top
-    if salt is not None:
-        alone = neutral(loaded.item_bias).rank(recs, k, **given).top
-        top = _by_bucket(Experiment(salt, treated), top, alone)
-    write_table(top, path, escape)
-    n_events = 0 if past is None else past.num_rows
-    _say_written(loaded, path, top.num_rows, len(ranked.unknown), n_events, ranked.left_out)
-    say_formulas(top, path, escape)
+    known = {"history": past, "as_of": as_of if tz is None else _read_instant(as_of, tz), "tz": tz}
+    is_simple = salt is None and not is_csv(path)
+
+    def rank(model: Any, place: Path, **options: Any) -> parquet.WrittenLists:
+        return parquet.apply(model, recs, place, k, columns=own, **options, **given)
+
+    if is_simple:
+        written = rank(loaded, path, **known)
+    else:
+        with TemporaryDirectory() as room:
+            place = Path(room) / "top.parquet"
+            written = rank(loaded, place, **known)
+            top = read_table(place)
+            if salt is not None:
+                rank(neutral(loaded.item_bias), place)
+                top = _by_bucket(Experiment(salt, treated), top, read_table(place))
+        write_table(top, path, escape)
+    if loaded.needs_events:
+        say(f"wrote {written.n_rows} rows to {path}")
+        say(f"{written.n_events} events; {describe_left_out(written.left_out)}")
+    else:
+        unknown = f"{written.n_unknown} items have no learned bias and count as 0"
+        say(f"wrote {written.n_rows} rows to {path}; {unknown}")
+    if not is_simple:
+        say_formulas(top, path, escape)
 
 
 def _by_bucket(experiment: Experiment, treatment: pa.Table, control: pa.Table) -> pa.Table:
@@ -133,25 +138,6 @@ def _by_bucket(experiment: Experiment, treatment: pa.Table, control: pa.Table) -
     whole = pa.concat_tables(parts, promote_options="permissive")
     keys = [name for name in (USER, WINDOW, RANK) if name in whole.column_names]
     return whole.sort_by([(name, "ascending") for name in keys])
-
-
-def _say_written(
-    model: Any, out: Path, n_rows: int, n_unknown: int, n_events: int, left_out: LeftOut
-) -> None:
-    if model.needs_events:
-        say(f"wrote {n_rows} rows to {out}")
-        say(f"{n_events} events; {describe_left_out(left_out)}")
-    else:
-        say(f"wrote {n_rows} rows to {out}; {n_unknown} items have no learned bias and count as 0")
-
-
-def _set_zone(history: Any, tz: str) -> Any:
-    """Return events with a time zone, where they have none."""
-    if TIMESTAMP not in history.column_names:
-        return history
-    name = own_names(history).get(TIMESTAMP, TIMESTAMP)
-    stamps, _ = as_utc(history[TIMESTAMP], tz, "history", name)
-    return history.set_column(history.column_names.index(TIMESTAMP), TIMESTAMP, stamps)
 
 
 def _read_instant(as_of: str | None, tz: str) -> Any:
@@ -231,16 +217,12 @@ def evaluate(
         history: File with earlier sales, for novelty: events, or item_id and count.
     """
     own = ColumnMap.parse(columns)
-    tables = open_tables(
-        lists, events, baseline, weights, history, columns=own,
-        large=is_large(lists) or is_large(baseline),
-    )  # fmt: skip
+    tables = open_tables(lists, events, baseline, weights, history, columns=own)
     listed, bought, others, by_user, past = tables.given
-    more: dict[str, Any] = {"columns": own} if tables.are_large else {}
-    figures = (parquet.evaluate if tables.are_large else evaluate_frames)(
-        listed, bought, k, by_user, weight=None if weight is None else own.name_of(weight),
-        baseline=others, history=past, **more,
-    )  # fmt: skip
+    by = None if weight is None else own.name_of(weight)
+    figures = parquet.evaluate(
+        listed, bought, k, by_user, weight=by, baseline=others, history=past, columns=own
+    )
     if as_json:
         print_json(figures)
         return
