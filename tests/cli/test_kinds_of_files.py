@@ -1,4 +1,4 @@
-"""Commands on lists that stay in their files: the same files and words as with lists in memory."""
+"""Tables that stay in Parquet files and those read from CSV: the same files and words."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import pytest
 from made_biases import make_bias
 from made_rerankers import UNTIL, make_reranker
 from repeat_shop import RepeatShop
-from trimtab.cli import tables as cli_tables
-from trimtab.replay import large_lists
 from trimtab.tables.files import write_table
 
 N_USERS, N_ITEMS = 200, 30
@@ -46,50 +44,37 @@ def folder(tmp_path_factory) -> Path:
     for name, table in tables.items():
         write_table(table, folder / f"{name}.parquet")
         write_table(table, folder / f"{name}.csv")
-    text = tables["recs"].set_column(0, "user_id", tables["recs"]["user_id"].cast(pa.string()))
-    write_table(text, folder / "text.parquet")
     make_bias(BIASES, depth=6).save(folder / "biases")
     make_reranker(BIASES, trending=[5, 9]).save(folder / "reranker")
     return folder
 
 
-@pytest.fixture
-def large(monkeypatch):
-    """Treat lists of any size as large; a command that reads them into memory fails."""
-
-    def switch() -> None:
-        monkeypatch.setattr(large_lists, "LARGE", 10)
-        monkeypatch.delattr(cli_tables, "read_tables", raising=False)
-
-    return switch
-
-
-def outcomes(call, large, folder: Path, commands, *out: str) -> None:
-    """Each command ends, says and writes the same with lists in memory and in files."""
-    results: list[list[object]] = []
-    for _ in range(2):
-        results.append([])
-        for command in commands:
-            done = call(*command, *(("--out", *out) if out else ()), cwd=folder)
+def assert_the_same(call, folder: Path, commands, *out: str) -> None:
+    """Each command says and writes the same, whatever kind of files it reads."""
+    for command in commands:
+        words = [str(word) for word in (*command, *(("--out", *out) if out else ()))]
+        results = []
+        for kinds in ((".csv", ".parquet"), (".parquet", ".csv")):
+            read = [w if w in out else w.replace(*kinds) for w in words]
+            done = call(*read, cwd=folder)
             paths = [path for name in out for path in (folder / name, *(folder / name).rglob("*"))]
             content = [(path.name, path.read_bytes()) for path in sorted(paths) if path.is_file()]
             for name in out:
                 shutil.rmtree(folder / name, ignore_errors=True)
                 (folder / name).unlink(missing_ok=True)
-            results[-1].append((command, done.returncode, done.stdout, done.stderr, content))
-        large()
-    assert results[0] == results[1]
+            said = (done.stdout + done.stderr).replace(".csv", ".parquet")
+            results.append((done.returncode, said, content))
+        assert results[0] == results[1], words
     assert not list(folder.glob(".*"))
 
 
-def test_lists_are_written_as_from_memory(call, folder, large):
+def test_the_same_lists(call, folder):
     own = ("apply", "--model", "biases", "--lists", "own.parquet", "--columns")
     commands = [
         APPLY,
         (*APPLY, "--k", 5, "--exclude", "pairs.parquet", "--allowed", "items.parquet"),
         (*APPLY, "--k", 20, "--exclude", "pairs.csv", "--allowed", "items.csv"),
         (*APPLY, "--depth", "all", "--strength", 0.5, "--duplicates", "max"),
-        ("apply", "--model", "biases", "--lists", "text.parquet", "--exclude", "pairs.csv"),
         (*own, "user=who,item=what"),
         (*own, "user=who,item=x"),
         (*APPLY, "--columns", "price=cost"),
@@ -97,11 +82,10 @@ def test_lists_are_written_as_from_memory(call, folder, large):
         (*RERANK, "--history", "events.csv", "--as-of", "2026-03-01T00:00:00+00:00", "--k", 3),
         (*RERANK, "--history", "local.parquet", "--tz", "Europe/London"),
         (*RERANK, "--history", "local.parquet", "--tz", "UTC", "--as-of", "2026-03-02"),
-        (*RERANK, "--history", "local.parquet"),
         (*RERANK, "--history", "events.parquet", "--as-of", "2026-02-01T00:00:00+00:00"),
         (*RERANK, "--history", "recs.parquet"),
     ]
-    outcomes(call, large, folder, commands, "out.parquet")
+    assert_the_same(call, folder, commands, "out.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -110,17 +94,20 @@ def shop(tmp_path_factory) -> Path:
     folder, made = tmp_path_factory.mktemp("shop"), RepeatShop(repeats=0.4, drift=0.7, n_users=100)
     for name in ("recs", "recent", "history"):
         write_table(getattr(made, name), folder / f"{name}.parquet")
+        write_table(getattr(made, name), folder / f"{name}.csv")
     items = np.unique(made.history["item_id"].to_numpy())
     counted = pa.table({"item_id": items, "count": np.ones(len(items))})
-    write_table(counted, folder / "counts.parquet")
-    write_table(pa.table({"item_id": items, "category": items % 3}), folder / "items.csv")
+    items_of = pa.table({"item_id": items, "category": items % 3})
+    for name, table in {"counts": counted, "items": items_of}.items():
+        write_table(table, folder / f"{name}.parquet")
+        write_table(table, folder / f"{name}.csv")
     return folder
 
 
 FIT = ("fit", "--lists", "recs.parquet", "--events", "recent.parquet")
 
 
-def test_fits_are_those_in_memory(call, shop, large):
+def test_the_same_models(call, shop):
     known = (*FIT, "--history", "history.parquet")
     commands = [
         FIT,
@@ -132,10 +119,10 @@ def test_fits_are_those_in_memory(call, shop, large):
         (*FIT, "--method", "paper"),
         (*FIT, "--history", "counts.parquet"),
     ]
-    outcomes(call, large, shop, commands, "out")
+    assert_the_same(call, shop, commands, "out")
 
 
-def test_metrics_are_those_in_memory(call, folder, large):
+def test_the_same_metrics(call, folder):
     commands = [
         EVALUATE,
         (*EVALUATE, "--k", 3, "--json"),
@@ -145,13 +132,4 @@ def test_metrics_are_those_in_memory(call, folder, large):
         ("evaluate", "--lists", "recs.csv", "--baseline", "recs.parquet", "--events", "events.csv"),
         (*EVALUATE, "--lists", "own.parquet", "--columns", "user=who,item=what"),
     ]
-    outcomes(call, large, folder, commands)
-
-
-def test_a_split_is_made_in_memory(call, folder, monkeypatch):
-    written = []
-    for most in (10**9, 10):
-        monkeypatch.setattr(large_lists, "LARGE", most)
-        done = call(*APPLY, "--salt", "may", "--out", "a.parquet", cwd=folder)
-        written.append((done.returncode, done.stdout, (folder / "a.parquet").read_bytes()))
-    assert written[0] == written[1]
+    assert_the_same(call, folder, commands)
