@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, TONIGHT, Shop, doubt, run_in_process
+from shops import AS_OF, TONIGHT, Shop, run_in_process
 from trimtab.daily import realised_lifts
-from trimtab.errors import DataError, RefusedError, StoreError
+from trimtab.errors import StoreError
 from trimtab.replay.windows import Window
 from trimtab.store import Store, Version
 
@@ -110,16 +109,6 @@ def test_the_manifest_says_how_it_was_made(published):
     assert names <= set(version.manifest["files"])
 
 
-def test_later_lists_and_events_do_not_matter(served, bytes_of):
-    before = Store(served.store).current()
-    for days in range(1, 4):
-        (served.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
-    pq.write_table(known(served), served.events)
-    again = served.job(method="reranker").run(AS_OF).version
-    assert bytes_of(again.lists()) == bytes_of(before.lists())
-    assert again.reranker().summary == before.reranker().summary
-
-
 def test_settings_reach_the_learner(shop):
     learner = tt.BiasLearner(k=5, metric="map", scale="log", seed=3)
     done = shop.job(method="reranker", learner=learner, widen="none", repeats="never").run(AS_OF)
@@ -146,16 +135,6 @@ def test_excluded_pairs_and_other_items_are_not_shown(shop):
     assert set(lists["item_id"].to_pylist()) <= set(range(0, 120, 2))
     told = done.version.manifest["reranker"]
     assert [told[name] for name in limits] == [str(path) for path in limits.values()]
-
-
-def test_csv_files_give_the_same(served, bytes_of):
-    before = Store(served.store).current()
-    for path in sorted(served.lists.iterdir()):
-        pacsv.write_csv(pq.read_table(path), path.with_suffix(".csv"))
-        path.unlink()
-    pacsv.write_csv(pq.read_table(served.events), served.folder / "events.csv")
-    again = served.job(method="reranker", events=served.folder / "events.csv").run(AS_OF).version
-    assert bytes_of(again.lists()) == bytes_of(before.lists())
 
 
 def test_days_begin_in_the_time_zone_of_the_shop(shop):
@@ -256,69 +235,6 @@ def test_options_of_a_reranker_need_one(shop, option, named, needed):
     ran = run_in_process(*shop.arguments(*option))
     assert ran.returncode == 2
     assert f"trimtab: {named}: needs {needed}; add it" in ran.stderr
-
-
-def test_lists_of_few_users_are_refused(served):
-    path = served.lists / f"{TONIGHT}.parquet"
-    table = pq.read_table(path)
-    pq.write_table(table.filter(pc.less(table["user_id"], 500)), path)
-    before = files(served.store)
-    with pytest.raises(RefusedError, match=r"lists of 2026-02-19 cover \d+ users.*not"):
-        served.job(method="reranker").run(AS_OF)
-    assert unchanged(served, before)
-    job = served.job(method="reranker", accept=["different-lists"])
-    assert job.run(AS_OF).version.number == 2
-
-
-def test_scores_on_another_scale_are_refused(served):
-    path = served.lists / f"{TONIGHT}.parquet"
-    table = pq.read_table(path)
-    ones = pa.array([1.0] * table.num_rows)
-    pq.write_table(table.set_column(2, "score", ones), path)
-    before = files(served.store)
-    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}: .*accept=..different-lists"):
-        served.job(method="reranker").run(AS_OF)
-    assert unchanged(served, before)
-
-
-def test_an_older_day_and_a_hole_are_refused(served):
-    with pytest.raises(RefusedError, match=r"accept=..older"):
-        served.job(method="reranker").run(AS_OF - timedelta(1))
-    until = Window.of(AS_OF - timedelta(1), 1, "UTC").history(served.log).num_rows
-    pq.write_table(served.log.events.slice(0, until + 3), served.events)
-    with pytest.raises(RefusedError, match="2026-02-19 has 3 events"):
-        served.job(method="reranker").run(AS_OF)
-    assert Store(served.store).current().number == 1
-
-
-def test_guard_warnings_are_refused_unless_accepted(shop, monkeypatch):
-    doubt(tt.RerankLearner, monkeypatch)
-    job = shop.job(method="reranker")
-    with pytest.raises(RefusedError, match=r"a doubt: .* accept=..guard"):
-        job.run(AS_OF)
-    assert not Store(job.store).exists()
-    with pytest.warns(tt.GuardWarning, match="a doubt"):
-        done = replace(job, accept=["guard"]).run(AS_OF)
-    assert done.version.manifest["accepted"] == ["guard"]
-
-
-def test_without_a_clear_gain_the_engines_lists_are_published_if_told_so(shop):
-    few = pc.less(shop.log.events["user_id"], 12)
-    pq.write_table(shop.log.events.filter(few), shop.events)
-    with pytest.warns(tt.GuardWarning, match="NDCG@10"):
-        done = shop.job(method="reranker", accept=["guard"]).run(AS_OF)
-    assert (done.reranker.summary.kept, done.version.manifest["n_biases"]) == (0.0, 0)
-    best = lists_of(shop).to_pandas().groupby("user_id").head(10)
-    assert done.version.lists()["item_id"].to_pylist() == best["item_id"].tolist()
-
-
-def test_errors_of_fit_name_the_days(shop):
-    day = AS_OF - timedelta(4)
-    table = lists_of(shop, day)
-    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
-    with pytest.raises(DataError, match=f"lists of {day}, .*recs.*user_id"):
-        shop.job(method="reranker").run(AS_OF)
-    assert not Store(shop.store).exists()
 
 
 # How it is judged

@@ -18,10 +18,10 @@ from trimtab.cli import (
     daily,
     experiments,
     learning,
+    published,
     ranking,
     serving,
     starting,
-    versions,
 )
 from trimtab.cli.printing import escape_controls
 from trimtab.cli.spelling import NEW_COMMANDS, as_typed, refuse_old
@@ -45,9 +45,9 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
         daily.refresh,
         "refresh --lists lists --events sales.parquet --store store \\\n    --method auto",
     ),
-    (versions.history, "history --store store --events sales.parquet"),
-    (versions.rollback, "rollback --store store --to 1"),
-    (versions.diff, "diff 1 2 --store store --top 5"),
+    (published.history, "history --store store --events sales.parquet"),
+    (published.rollback, "rollback --store store --to 1"),
+    (published.diff, "diff 1 2 --store store --top 5"),
     (daily.simulate, "simulate --events sales.parquet --days 14"),
     (
         abtest.abtest,

@@ -19,7 +19,7 @@ from trimtab.cli.options import (
 )
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import print_json, progress_bar, say, say_page, say_weighted
-from trimtab.cli.versions import print_version
+from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
 from trimtab.daily.simulated_month import PAGE, STORE, require_free
 from trimtab.errors import SettingError, StoreError

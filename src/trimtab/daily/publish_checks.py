@@ -50,7 +50,7 @@ def require_newer_day(store: Store, current: int | None, data: ShopData, accept:
         )
     zone = served.manifest.get("tz", data.log.tz)  # a version published by hand may have none
     if zone != data.log.tz:
-        warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check tz")
+        warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check tz=")
 
 
 def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: int | None) -> None:

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -276,12 +277,12 @@ class Refresh:
             shown = Shown.measure(model, listed, top, self.learner.k, bought, **options)
         shown.require_below(self.max_concentration, day)
         notes = [str(note.message) for note in caught if issubclass(note.category, TrimtabWarning)]
+        reranked = None if finished is None else day
         manifest = {
-            **self._describe(learned, model, data, training),
-            "reranked": None if finished is None else str(day),
-            "seconds": seconds, "warnings": notes, "concentration": shown.describe(),
+            **self._describe(learned, model, data, training, reranked, seconds, notes),
+            "concentration": shown.describe(),
             "started_from": None if start is None else served.number,
-        }  # fmt: skip
+        }
         if finished is not None and model.needs_events:
             manifest["reranker"] = self._describe_reranker(model, finished.left_out)
         tables = {NAMES: data.names()}
@@ -323,8 +324,9 @@ class Refresh:
             ) from error
 
     def _describe(
-        self, learned: LearnedTonight, model: Model, data: ShopData, training: Training
-    ) -> dict[str, Any]:
+        self, learned: LearnedTonight, model: Model, data: ShopData, training: Training,
+        reranked: date | None, seconds: float, notes: list[str],
+    ) -> dict[str, Any]:  # fmt: skip
         """Return what the manifest says of settings and of what was learned."""
         bias = model.item_bias
         place = as_place(self.lists)
@@ -340,12 +342,15 @@ class Refresh:
             "lists": [str(day) for day in training.days],
             "lists_folder": without_password(folder),
             "duplicates": self.duplicates,
+            "reranked": None if reranked is None else str(reranked),
             "events": without_password(str(self.events)),
             "method": learned.describe(self.method),
             "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": bias.summary.as_json(),
             "n_biases": int(np.count_nonzero(bias.bias)),
+            "seconds": seconds,
+            "warnings": notes,
             "accepted": sorted(set(self.accept)),
             **weighted,
         }  # fmt: skip

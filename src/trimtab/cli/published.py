@@ -129,12 +129,13 @@ def _history_cells(row: dict[str, Any], current: int | None, with_metric: bool) 
 
 def _realised_fields(own: RealisedLift) -> dict[str, Any]:
     """Return what `history --json` adds about the lift that came."""
-    names = (
-        "forecast_low", "forecast_high", "inside", "n_users", "over_on", "is_over", "notes",
-        "reason",
-    )  # fmt: skip
-    came = {"realised": own.lift, "realised_low": own.lift_low, "realised_high": own.lift_high}
-    return {**came, "judged_lists": own.lists, **{name: getattr(own, name) for name in names}}
+    names = {
+        "forecast_low": "forecast_low", "forecast_high": "forecast_high", "realised": "lift",
+        "realised_low": "lift_low", "realised_high": "lift_high", "inside": "inside",
+        "n_users": "n_users", "judged_lists": "lists", "over_on": "over_on", "is_over": "is_over",
+        "notes": "notes", "reason": "reason",
+    }  # fmt: skip
+    return {told: getattr(own, name) for told, name in names.items()}
 
 
 def _realised_cells(own: RealisedLift, current: int | None) -> tuple[str, ...]:
