@@ -303,6 +303,7 @@ def found_in(folder: Path) -> set[str]:
 TYPED = {  # on the command line, for words of Python
     "recs": "lists", "recent": "events", "k=0": "--k 0", "duplicates=": "--duplicates max",
     "unlisted='zero'": "--set unlisted=zero", "scale='log'": "--set scale=log",
+    "scale='additive'": "--set scale=additive",
 }  # fmt: skip
 OPTIONS = {"recs": "lists", "recent": "events", "topk": "lists", "truth": "events"}
 

@@ -140,7 +140,7 @@ REFUSALS = [
     ),
     (
         [*FLAGS[:2], "--engine", "markov", "--date", "2026-02-20", "--set", "level=aisle"],
-        "--level aisle.*--engine category",
+        "--set level=aisle.*--engine category",
     ),
     ([*FLAGS, "--date", "2026-02-20", "--set", "every=3"], "--set every=3.*--first.*--last"),
     (["nothing.toml"], "nothing.toml"),
