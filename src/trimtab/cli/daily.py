@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,22 @@ from trimtab.cli.options import (
     require_output,
 )
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import print_json, progress_bar, say, say_page, say_weighted
+from trimtab.cli.printing import (
+    page_if_stopped,
+    print_json,
+    progress_bar,
+    say,
+    say_page,
+    say_weighted,
+)
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
 from trimtab.daily.simulated_month import PAGE, STORE, require_free
-from trimtab.errors import SettingError, StoreError
+from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.replay.dated_folder import open_lists
 from trimtab.replay.plan import ENGINES, make_engines, open_log
 from trimtab.replay.python_engines import is_engine_address
-from trimtab.replay.results import INCOMPLETE
 from trimtab.store import Store
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
@@ -157,19 +163,23 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
     say_weighted(WEIGHT in simulation.log.events.column_names)
-    with _page_if_stopped(simulation, out, report), progress_bar(steps) as step:
+    write = partial(_write_page, simulation, out, report)
+    with (
+        page_if_stopped(lambda: Month.load(out), "mornings", write), progress_bar(steps) as step,
+    ):  # fmt: skip
         month = simulation.run(out, step, step.done)
     from trimtab.report.month_page import summarize
 
     for sentence in summarize(month):
         say(sentence)
     say(f"all days in {out / 'days.parquet'}")
-    if report:
-        _write_page(simulation, month, out)
+    write(month)
 
 
-def _write_page(simulation: Simulation, month: Month, out: Path) -> None:
-    """Write the page, with what customers were shown by the last version if there is one."""
+def _write_page(simulation: Simulation, out: Path, report: bool, month: Month) -> None:
+    """Write the page if asked, with what customers were shown by the last version."""
+    if not report:
+        return
     from trimtab.report import write_month
     from trimtab.report.month_page import find_shown
 
@@ -180,17 +190,3 @@ def _write_page(simulation: Simulation, month: Month, out: Path) -> None:
         shown = find_shown(version, listed, simulation.learner.k)
     write_month(month, out / PAGE, shown)
     say_page(out / PAGE)
-
-
-@contextlib.contextmanager
-def _page_if_stopped(simulation: Simulation, out: Path, report: bool) -> Iterator[None]:
-    """Write a page of the replayed mornings if the run stops before its end."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(StoreError):  # no morning was replayed
-            month = Month.load(out)
-            if report and INCOMPLETE in month.about:
-                say("incomplete: {done} of {total} mornings".format(**month.about[INCOMPLETE]))
-                _write_page(simulation, month, out)
-        raise

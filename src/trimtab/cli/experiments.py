@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trimtab.cli import options
 from trimtab.cli.options import refuse_without, require_output
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import console, progress_bar, say, say_page, say_weighted
+from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_page, say_weighted
 from trimtab.daily import Refresh
-from trimtab.errors import DataError, SettingError, StoreError
+from trimtab.errors import SettingError
 from trimtab.replay import plan as plans
 from trimtab.replay.dated_folder import open_lists
-from trimtab.replay.results import INCOMPLETE, load_results
+from trimtab.replay.results import load_results
 from trimtab.tables.columns import WEIGHT, ColumnMap
 from trimtab.tables.log import Log
 
@@ -105,12 +104,13 @@ def backtest(
     folder = Path(out)
     require_output(folder, page=report)
     opened, made = _open_plan(settings)
-    with _page_if_stopped(folder, report), progress_bar(total_steps(made)) as step:
+    write = partial(_write_page, folder / "report.html", report)
+    load = partial(load_results, folder)
+    with page_if_stopped(load, "are finished", write), progress_bar(total_steps(made)) as step:
         results = run_backtest(made, opened, folder, step, step.done)
     print_summary(results, console)
     say(f"{results.table('results').num_rows} results in {folder / 'results.parquet'}")
-    if report:
-        _write_page(results, folder / "report.html")
+    write(results)
 
 
 def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
@@ -138,21 +138,6 @@ def _describe_dates(plan: plans.Plan, name: str) -> str:
     return f"{name} judged {when} by the {days} from it on"
 
 
-@contextlib.contextmanager
-def _page_if_stopped(out: Path, report: bool) -> Iterator[None]:
-    """Write a page of the finished cells if the run stops before its end."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(StoreError, DataError):  # nothing is finished
-            results = load_results(out)
-            if report and INCOMPLETE in results.about:
-                finished = results.about[INCOMPLETE]
-                say(f"incomplete: {finished['done']} of {finished['total']} are finished")
-                _write_page(results, out / "report.html")
-        raise
-
-
 @options_from()
 def report(results: str, out: str | None = None, tables: bool = False) -> None:
     """Write a page of charts and tables from a backtest.
@@ -173,14 +158,15 @@ def report(results: str, out: str | None = None, tables: bool = False) -> None:
         from trimtab.report.console import print_tables
 
         print_tables(loaded, console)
-    _write_page(loaded, page)
+    _write_page(page, True, loaded)
 
 
-def _write_page(results: Any, page: Path) -> None:
-    from trimtab.report import write_report
+def _write_page(page: Path, wanted: bool, results: Any) -> None:
+    if wanted:
+        from trimtab.report import write_report
 
-    write_report(results, page)
-    say_page(page)
+        write_report(results, page)
+        say_page(page)
 
 
 def _merge_settings(plan: str | None, options: dict[str, Any]) -> dict[str, Any]:

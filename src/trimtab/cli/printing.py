@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from trimtab.errors import DataError, StoreError
 from trimtab.models.model import WHOLE, LeftOut, forecast_at
-from trimtab.replay.results import CellDone
+from trimtab.replay.results import INCOMPLETE, CellDone
 from trimtab.tables.files import count_formulas, is_csv
 
 console = Console()
@@ -51,6 +52,28 @@ def say(text: str) -> None:
 def say_page(page: Path) -> None:
     """Print the address of a page that was written, to open it from a terminal."""
     say(f"page: {page.resolve().as_uri()}")
+
+
+@contextlib.contextmanager
+def page_if_stopped(
+    load: Callable[[], Any], of: str, write: Callable[[Any], None]
+) -> Iterator[None]:
+    """Write a page of what is finished if the work stops before its end.
+
+    Args:
+        load: returns the results, or raises if nothing is finished.
+        of: what is counted, after the numbers.
+        write: writes the page.
+    """
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StoreError, DataError):
+            results = load()
+            if INCOMPLETE in results.about:
+                say("incomplete: {done} of {total} ".format(**results.about[INCOMPLETE]) + of)
+                write(results)
+        raise
 
 
 def say_weighted(weighted: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -110,15 +109,10 @@ def unchanged_share(
     if top.num_rows == 0:
         return 0.0
     k = int(pc.max(top[RANK]).as_py())
-    engine_top = rank_as_engine(model, lists, k, duplicates=duplicates)
-    tables = (engine_top, top)
-    _, user_codes = Vocabulary.encode(*(id_column("lists", USER, own[USER]) for own in tables))
-    items, item_codes = Vocabulary.encode(*(id_column("lists", ITEM, own[ITEM]) for own in tables))
-    before, after = (
-        users.astype(np.int64) * len(items) + codes
-        for users, codes in zip(user_codes, item_codes, strict=True)
-    )
-    return float(np.isin(before, after).mean())
+    before = rank_as_engine(model, lists, k, duplicates=duplicates).select([USER, ITEM])
+    after = top.select([USER, ITEM]).cast(before.schema)
+    kept = before.join(after, [USER, ITEM], join_type="left semi")
+    return float(kept.num_rows / before.num_rows)
 
 
 def require_known_items(lists: DatedLists, training: Training, data: ShopData) -> None:
