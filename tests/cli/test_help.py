@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,14 +13,21 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from trimtab.abtest import Settings, attribute
+from trimtab.abtest.buckets import Experiment
+from trimtab.checks import DUPLICATES, METRICS
 from trimtab.cli import app
 from trimtab.daily import Refresh, Simulation, realised_lifts
+from trimtab.daily.method_choice import METHODS
+from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
+from trimtab.replay.methods import KINDS
+from trimtab.replay.plan import ENGINES, Plan
 from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
 
+LEARNED = [own.name for own in fields(BiasLearner)]
 GROUP: Any = get_command(app)
 COMMANDS: dict[str, Any] = GROUP.commands
 PARAMETERS = {
@@ -108,3 +116,31 @@ def test_defaults_are_those_of_the_settings(name):
             assert option.default in (None, Refresh.method)
         elif defaults:
             assert option.default == defaults[0], option.name
+
+
+def test_no_other_option_writes_down_a_default():
+    found = {
+        option.name
+        for name, command in COMMANDS.items()
+        for option in command.params
+        if option.default not in (None, False)
+        and option.name not in DIFFERENT.get(name, ())
+        and all(
+            default_in(own, option.name) is inspect.Parameter.empty for own in FILLS.get(name, ())
+        )
+    }
+    assert found <= {"out", "report", "top", "labels", "strength"}
+
+
+def test_help_names_all_choices_and_the_defaults_of_plans():
+    said = {
+        "fit method": (*METHODS, "paper"), "refresh method": METHODS, "refresh metric": METRICS,
+        "refresh accept": ACCEPTABLE, "apply duplicates": DUPLICATES, "apply share": ["0.5"],
+        "backtest method": set(KINDS) - {"long"}, "backtest metric": METRICS,
+        "backtest engine": ENGINES, "simulate engine": ENGINES, "backtest k": [str(Plan.k)],
+        "backtest test_days": [str(Plan.test_days)],
+        "refresh setting": [*LEARNED, "windows", "keep", "widen", "max_concentration"],
+    }  # fmt: skip
+    for name, words in said.items():
+        assert [word for word in words if word not in PARAMETERS[name].help] == [], name
+    assert Experiment.share == 0.5
