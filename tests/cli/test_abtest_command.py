@@ -186,14 +186,14 @@ def test_several_treatments(call, tmp_path):
             ["--salt x", "--labels"],
         ),
         (("--table", "users.parquet", "--labels", "a,b,c", "--share", "0.2"), ["--shares"]),
-        (("--table", "users.parquet", "--shares", "0.5,0.6"), ["shares=0.5,0.6", "add up to 1"]),
+        (("--table", "users.parquet", "--shares", "0.5,0.6"), ["--shares 0.5,0.6", "add up to 1"]),
         (
             ("--table", "users.parquet", "--labels", "a,b,c", "--shares", "1,x,2"),
-            ["shares=x", "0.02"],
+            ["--shares x", "0.02"],
         ),
         (("--plan", "--users", "users.parquet"), ["no metric", "clicks/impressions"]),
         (("--plan", "--users", "users.parquet", "--table", "x", "--count", "a/b"), ["--users or"]),
-        (("--table", "users.parquet", "--alpha", "1e-10"), ["alpha=1e-10", "1e-09"]),
+        (("--table", "users.parquet", "--alpha", "1e-10"), ["--alpha 1e-10", "1e-09"]),
         (("--control", "emails=5"), ["--control", "--treatment"]),
         ((*TOTALS, "--labels", "A,B"), ["--labels A,B", "--control and --treatment"]),
         ((*TOTALS, "--salt", "x"), ["--salt x", "--control and --treatment"]),
@@ -202,22 +202,22 @@ def test_several_treatments(call, tmp_path):
         ((*TOTALS, "--table", "users.parquet"), ["one of --table, --users"]),
         (("--table", "users.parquet", "--session-minutes", "5"), ["--session-minutes 5", "--logs"]),
         (("--table", "users.parquet", "--shares", "0.7,0.3", "--share", "0.3"), ["--share 0.3"]),
-        (("--table", "users.parquet", "--primary", "a/b"), ["primary=a/b", "clicks/opens"]),
+        (("--table", "users.parquet", "--primary", "a/b"), ["--primary a/b", "clicks/opens"]),
         (("--table", "users.parquet", "--draws", "0"), ["--draws 0", "no bootstrap any more"]),
         (("--control", "emails", "--treatment", "emails=5"), ["'emails'", "name=number"]),
         (("--control", "emails=5,emails=7", "--treatment", "emails=5"), ["'emails=7'", "once"]),
         (("--table", "no.parquet"), ["no.parquet"]),
         (("--table", "users.parquet", "--labels", "A"), ["--labels A"]),
         (("--table", "users.parquet", "--lift", "3%"), ["--lift 3%", "--plan"]),
-        (("--table", "users.parquet", "--margin", "x"), ["margin=x"]),
+        (("--table", "users.parquet", "--margin", "x"), ["--margin x"]),
         (("--table", "users.parquet", "--out", "page.txt"), ["--out page.txt", ".html"]),
         (("--table", "users.parquet", "--salt", "x"), ["'user_id'"]),
         (
             ("--plan", "--control", "emails=500,opens=50", "--lift", "10"),
-            ["lift=10: ", "+1000 %", "0.1 or 10%"],
+            ["--lift 10: ", "+1000 %", "0.1 or 10%"],
         ),
         (("--plan", "--control", "emails=500,opens=50", "--lift", "1"), ["0.01 or 1%"]),
-        (("--plan", "--control", "emails=500,opens=50", "--lift", "150%"), ["lift=1.5", "1"]),
+        (("--plan", "--control", "emails=500,opens=50", "--lift", "150%"), ["--lift 1.5", "1"]),
         (("--plan",), ["--plan", "--table", "--control"]),
         (("--plan", "--control", "emails=5", "--salt", "x"), ["--salt x", "--plan"]),
         (("--logs", "."), ["--logs .", "emails.parquet", "emails.csv"]),
@@ -235,7 +235,7 @@ def test_lists_in_two_buckets(call, tmp_path, data):
     bias = tt.BiasLearner.paper(k=5).fit(data.recs(), data.recent_events())
     bias.save(tmp_path / "bias")
     pq.write_table(data.recs(), tmp_path / "recs.parquet")
-    flags = ("--bias", "bias", "--recs", "recs.parquet", "--out", "top.parquet", "--k", 5)
+    flags = ("--model", "bias", "--lists", "recs.parquet", "--out", "top.parquet", "--k", 5)
     run = call("apply", *flags, "--salt", "may", "--share", 0.3, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     expected = Experiment("may", 0.3).apply(bias, data.recs(), k=5)

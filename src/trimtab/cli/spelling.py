@@ -43,7 +43,7 @@ def refuse_old(words: Sequence[str], command: Any) -> None:
 def as_typed(message: str, command: Any) -> str:
     """Return a message with options, where it speaks of settings as Python does."""
     named = {parameter.name: parameter.opts[0] for parameter in command.params}
-    named.update(as_json="--json")
+    named.pop("name", None)  # messages say name=value of any pair
     others = set(getattr(command.callback, "settings", ()))
 
     def write(found: re.Match[str]) -> str:
