@@ -180,7 +180,7 @@ def test_a_port_in_use_is_refused(store):
 
 def test_a_refused_start_prints_one_sentence(store):
     for options, words in (
-        (("--strength", 2), "strength=2"), (("--share", 0.3), "share=0.3: needs salt"),
+        (("--strength", 2), "--strength 2"), (("--share", 0.3), "--share 0.3: needs salt"),
         (("--max-items", 50), "--max-items is no longer an option: a fixed limit"),
         (("--poll", 1), "--poll is no longer an option: the store is checked twice a second"),
         (("--send-seconds", 1), "send_timeout in nginx"),
