@@ -48,8 +48,10 @@ from trimtab.store import Store
 def read(store):
     version = store.current()
     version.check()
-    assert len(store.load()) > 0 and version.top().num_rows > 0
-    if version.lists() is not None:
+    assert len(store.load()) > 0
+    if version.lists() is None:
+        assert version.top().num_rows > 0
+    else:
         assert version.lists().num_rows > 0 and len(version.reranker()) == len(version.bias())
     return version.number
 
@@ -88,11 +90,11 @@ class Job(NamedTuple):
 
     def arguments(self, store: str = "store") -> list[str]:
         """Return the arguments of the command."""
-        more = ["--reranker"] if self.reranker else ["--set", "method=ascent"]
+        more = ["--method", "reranker"] if self.reranker else ["--set", "method=ascent"]
         return [*map(str, [
             "refresh", "--lists", self.folder / "lists", "--events", self.folder / "events.parquet",
-            "--store", self.folder / store, "--as-of", FIRST + timedelta(5), "--rerank", "--keep",
-            self.keep, "--json", *more,
+            "--store", self.folder / store, "--as-of", FIRST + timedelta(5), "--finish-lists",
+            "--set", f"keep={self.keep}", "--json", *more,
         ])]  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def run_refresh(folder: Path, store: Path, in_memory: bool) -> tuple[float, floa
     warnings.simplefilter("ignore", tt.TrimtabWarning)
     large_lists.LARGE = 2**62 if in_memory else 0
     job = Refresh(
-        lists=folder / "lists", events=folder / "events.parquet", store=store, reranker=True,
+        lists=folder / "lists", events=folder / "events.parquet", store=store, method="reranker",
         tz="UTC", recent_days=3,
     )  # fmt: skip
     lasted, done = seconds(lambda: job.run(AS_OF))

@@ -191,7 +191,7 @@ def test_lists_in_two_buckets(call, tmp_path, data):
     bias = tt.BiasLearner.paper(k=5).fit(data.recs(), data.recent_events())
     bias.save(tmp_path / "bias")
     pq.write_table(data.recs(), tmp_path / "recs.parquet")
-    flags = ("--bias", "bias", "--recs", "recs.parquet", "--out", "top.parquet", "--k", 5)
+    flags = ("--model", "bias", "--lists", "recs.parquet", "--out", "top.parquet", "--k", 5)
     done = call("apply", *flags, "--salt", "may", "--share", 0.3, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     expected = Experiment("may", 0.3).apply(bias, data.recs(), k=5)

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import shlex
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from trimtab.replay.methods import KINDS
 from typer.main import get_command
 from typer.testing import CliRunner
 
-import trimtab.cli
 from trimtab.abtest import Settings, attribute
+from trimtab.abtest.buckets import Experiment
+from trimtab.checks import DUPLICATES, METRICS
 from trimtab.cli import app
-from trimtab.daily import Refresh, Simulation
-from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.daily import Refresh, Simulation, realised_lifts
+from trimtab.daily.method_choice import METHODS
+from trimtab.daily.refresh import ACCEPTABLE
+from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
+from trimtab.replay.plan import ENGINES, Plan
 from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
 
+LEARNED = [own.name for own in fields(BiasLearner)]
 GROUP: Any = get_command(app)
-GROUPS = {name: own for name, own in GROUP.commands.items() if hasattr(own, "commands")}
-COMMANDS: dict[str, Any] = {
-    **{name: command for name, command in GROUP.commands.items() if name not in GROUPS},
-    **{f"{g} {name}": own for g in GROUPS for name, own in GROUPS[g].commands.items()},
-}
+COMMANDS: dict[str, Any] = GROUP.commands
 PARAMETERS = {
     f"{name} {parameter.name}": parameter
     for name, command in [("trimtab", GROUP), *COMMANDS.items()]
@@ -36,29 +37,21 @@ PARAMETERS = {
 }
 # What a command passes its options on to; the first that knows an option has its default.
 FILLS: dict[str, tuple[Any, ...]] = {
-    "demo": (),
-    "init": (),
     "fit": (BiasLearner, BiasLearner.fit),
-    "apply": (ItemBias.apply,),
+    "apply": (Reranker.apply, ItemBias.apply),
     "evaluate": (evaluate,),
-    "export": (),
-    "sql": (ItemBias.sql,),
-    "backtest": (),  # a plan file comes first: options have no defaults
-    "report": (),
+    "export": (ItemBias.sql,),
     "refresh": (BiasLearner, Refresh),
-    "history": (),
-    "rollback": (),
-    "diff": (),
-    "simulate": (Simulation,),
+    "history": (realised_lifts,),
+    "simulate": (Simulation, BiasLearner, Refresh),
     "abtest": (Settings, attribute),
     "serve": (serve_settings.Settings, run_service),
-    "rerank fit": (RerankLearner, RerankLearner.fit),
-    "rerank apply": (Reranker.apply,),
 }
-# Options that only the command line has, and two of the HTTP server, which is imported late.
-OWN_DEFAULTS = {"out", "report", "top"}
-# Options with None for "not given", and one that only shares its name with a setting.
-DIFFERENT = {"refresh": {"accept", "method"}, "serve": {"share"}, "simulate": {"days", "items"}}
+# Options with None for "not given", or another kind of value than the setting of their name.
+DIFFERENT = {
+    "fit": {"method"}, "refresh": {"accept", "method"}, "simulate": {"items", "method"},
+    "serve": {"share"},
+}  # fmt: skip
 
 
 def shown(*words: str, width: int) -> str:
@@ -77,7 +70,7 @@ def example_of(command: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [80, 100])
-@pytest.mark.parametrize("name", ["", *GROUPS, *COMMANDS])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_is_not_cut(name, width):
     text = shown(*name.split(), width=width)
     usage, *lines = text.splitlines()
@@ -117,33 +110,37 @@ def default_in(filled: Any, name: str) -> Any:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_defaults_are_those_of_the_settings(name):
     for option in COMMANDS[name].params:
-        known = [default_in(filled, option.name) for filled in FILLS[name]]
+        known = [default_in(filled, option.name) for filled in FILLS.get(name, ())]
         defaults = [value for value in known if value is not inspect.Parameter.empty]
         if option.name in DIFFERENT.get(name, ()):
-            assert option.default is None
+            assert option.default in (None, Refresh.method)
         elif defaults:
             assert option.default == defaults[0], option.name
 
 
-NAMES = {name.split()[-1] for name in COMMANDS}
+def test_no_other_option_writes_down_a_default():
+    found = {
+        option.name
+        for name, command in COMMANDS.items()
+        for option in command.params
+        if option.default not in (None, False)
+        and option.name not in DIFFERENT.get(name, ())
+        and all(
+            default_in(own, option.name) is inspect.Parameter.empty for own in FILLS.get(name, ())
+        )
+    }
+    assert found <= {"out", "report", "top", "labels", "strength"}
 
 
-def literal_defaults(path: Path) -> set[str]:
-    """Parameters of commands whose default is a number or a text written in the command line."""
-    found = set()
-    for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, ast.FunctionDef) and function.name in NAMES:
-            backwards = zip(
-                reversed(function.args.args), reversed(function.args.defaults), strict=False
-            )
-            for parameter, default in backwards:
-                values = [n.value for n in ast.walk(default) if isinstance(n, ast.Constant)]
-                if any(value is not None and value is not False for value in values):
-                    found.add(parameter.arg)
-    return found
-
-
-def test_the_command_line_writes_down_no_default_of_a_setting():
-    folder = Path(trimtab.cli.__file__).parent
-    found = set().union(*(literal_defaults(path) for path in folder.glob("*.py")))
-    assert found == OWN_DEFAULTS | {"labels"}
+def test_help_names_all_choices_and_the_defaults_of_plans():
+    said = {
+        "fit method": (*METHODS, "paper"), "refresh method": METHODS, "refresh metric": METRICS,
+        "refresh accept": ACCEPTABLE, "apply duplicates": DUPLICATES, "apply share": ["0.5"],
+        "backtest method": set(KINDS) - {"long"}, "backtest metric": METRICS,
+        "backtest engine": ENGINES, "simulate engine": ENGINES, "backtest k": [str(Plan.k)],
+        "backtest test_days": [str(Plan.test_days)],
+        "refresh setting": [*LEARNED, "windows", "keep", "widen", "max_concentration"],
+    }  # fmt: skip
+    for name, words in said.items():
+        assert [word for word in words if word not in PARAMETERS[name].help] == [], name
+    assert Experiment.share == 0.5

@@ -63,16 +63,16 @@ def folder(data, tmp_path_factory) -> Path:
 
 
 def test_fit_apply_and_evaluate(call, folder, data, bytes_of):
-    files = ("--recs", "lists.csv.gz", *LISTED)
-    fit = ("fit", *files, "--recent", "recent.tsv", "--out", "biases", "--k", 5)
+    files = ("--lists", "lists.csv.gz", *LISTED)
+    fit = ("fit", *files, "--events", "recent.tsv", "--out", "biases", "--k", 5)
     succeed(call(*fit, cwd=folder))
     learned = tt.BiasLearner(k=5).fit(data.recs(), data.recent_events())
     assert bytes_of(tt.ItemBias.load(folder / "biases").table()) == bytes_of(learned.table())
-    apply = ("apply", "--bias", "biases", *files, "--out", "top.csv", "--k", 5)
+    apply = ("apply", "--model", "biases", *files, "--out", "top.csv", "--k", 5)
     assert "no learned bias" in succeed(call(*apply, cwd=folder))
     top = learned.apply(data.recs(), 5)
     assert read_table(folder / "top.csv").equals(top)
-    judge = ("evaluate", "--topk", "top.csv", "--truth", "later.tsv.gz", "--k", 5, "--json")
+    judge = ("evaluate", "--lists", "top.csv", "--events", "later.tsv.gz", "--k", 5, "--json")
     run = call(*judge, "--columns", "user=Kunde,item=Artikel", cwd=folder)
     assert json.loads(succeed(run)) == tt.evaluate(top, data.test_events(), 5)
 
@@ -81,16 +81,16 @@ REFUSED = {
     "no map": (("--columns", "user"), ["--columns user", "user=customer"]),
     "an unknown key": (("--columns", "usr=Kunde"), ["'usr'", "user, item, time"]),
     "a column that is not there": (
-        ("--columns", "user=Kundin,item=Artikel"), ["'Kundin' (user_id)", "recs", "found Kunde"],
+        ("--columns", "user=Kundin,item=Artikel"), ["'Kundin' (user_id)", "lists", "found Kunde"],
     ),
-    "no map at all": ((), ["'user_id'", "recs", "found Kunde", "--columns"]),
+    "no map at all": ((), ["'user_id'", "lists", "found Kunde", "--columns"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_the_own_column(call, folder, tmp_path, name):
     flags, named = REFUSED[name]
-    files = ("--recs", folder / "lists.csv.gz", "--recent", folder / "recent.tsv")
+    files = ("--lists", folder / "lists.csv.gz", "--events", folder / "recent.tsv")
     run = call("fit", *files, "--out", "biases", *flags, cwd=tmp_path)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1), run.stderr
     assert [text for text in named if text not in run.stderr] == []
@@ -98,7 +98,7 @@ def test_refusals_name_the_own_column(call, folder, tmp_path, name):
 
 
 def test_a_name_that_is_not_used_is_told(call, folder, tmp_path):
-    files = ("--topk", folder / "lists.csv.gz", "--truth", folder / "recent.tsv")
+    files = ("--lists", folder / "lists.csv.gz", "--events", folder / "recent.tsv")
     run = call("evaluate", *files, *LISTED[:1], LISTED[1] + ",window=Fenster", cwd=tmp_path)
     assert run.returncode == 0
     assert "warning: columns: no table has a column 'Fenster' (for window)" in run.stderr
@@ -108,7 +108,7 @@ def test_hits_count_by_an_own_column(call, folder, data, tmp_path):
     prices = pa.array(range(data.test_events().num_rows), pa.float64())
     bought = data.test_events().append_column("price", prices)
     write(bought.rename_columns({"price": "Preis"}), tmp_path / "later.tsv")
-    words = ("evaluate", "--topk", folder / "lists.csv.gz", "--truth", "later.tsv", "--json")
+    words = ("evaluate", "--lists", folder / "lists.csv.gz", "--events", "later.tsv", "--json")
     expected = tt.evaluate(data.recs(), bought, weight="price")
     for names in (LISTED[1], f"{LISTED[1]},price=Preis"):
         run = call(*words, "--columns", names, "--weight", "Preis", cwd=tmp_path)
@@ -149,15 +149,15 @@ def test_rerank_fit_and_apply(call, tmp_path, bytes_of):
     }  # fmt: skip
     for name, table in tables.items():
         write(table, tmp_path / f"{name}.tsv.gz")
-    files = ("--recs", "recs.tsv.gz", *COLUMNS)
-    more = ("--recent", "recent.tsv.gz", "--history", "history.tsv.gz", "--out", "saved")
-    succeed(call("rerank", "fit", *files, *more, cwd=tmp_path))
+    files = ("--lists", "recs.tsv.gz", *COLUMNS)
+    more = ("--events", "recent.tsv.gz", "--history", "history.tsv.gz", "--out", "saved")
+    succeed(call("fit", "--method", "reranker", *files, *more, cwd=tmp_path))
     learned = tt.RerankLearner().fit(made_shop.recs, made_shop.recent, history=made_shop.history)
     saved = tt.Reranker.load(tmp_path / "saved")
     assert saved.has_zone
     assert bytes_of(saved.bias.table()) == bytes_of(learned.bias.table())
     out = ("--history", "log.tsv.gz", "--out", "top.parquet")
-    apply = ("rerank", "apply", "--reranker", "saved", *files, *out)
+    apply = ("apply", "--model", "saved", *files, *out)
     succeed(call(*apply, cwd=tmp_path))
     top = learned.apply(made_shop.recs, history=made_shop.log)
     assert read_table(tmp_path / "top.parquet").equals(top)
@@ -167,8 +167,8 @@ def test_backtest_by_options_and_by_a_plan(call, shop, tmp_path):
     write(read_table(shop.events), tmp_path / "log.csv.gz")
     words = ("--date", "2026-02-10", "--engine", "popularity", "--method", "ratio", "--no-report")
     columns = ("--columns", "user=Kunde,item=Artikel,time=Zeit")
-    usual = call("backtest", "--log", shop.events, *words, "--out", "usual", cwd=tmp_path)
-    own = call("backtest", "--log", "log.csv.gz", *columns, *words, "--out", "own", cwd=tmp_path)
+    usual = call("backtest", "--events", shop.events, *words, "--out", "usual", cwd=tmp_path)
+    own = call("backtest", "--events", "log.csv.gz", *columns, *words, "--out", "own", cwd=tmp_path)
     (tmp_path / "plan.toml").write_text(
         'log = "log.csv.gz"\n[columns]\nuser = "Kunde"\nitem = ["sku", "Artikel"]\ntime = "Zeit"\n'
     )
@@ -203,7 +203,7 @@ def test_own_lists_in_a_bucket(call, shop, tmp_path, monkeypatch, command, file)
 
 def test_simulate_reads_own_names(call, folder, tmp_path):
     columns = ("--columns", "user=Kunde,item=Artikel,time=Datum")
-    run = call("simulate", "--log", folder / "recent.tsv", *columns, cwd=tmp_path)
+    run = call("simulate", "--events", folder / "recent.tsv", *columns, cwd=tmp_path)
     assert (run.returncode, "missing column 'Datum' (timestamp)" in run.stderr) == (2, True)
 
 

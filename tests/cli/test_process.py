@@ -21,14 +21,14 @@ def test_the_version_is_printed(trimtab, tmp_path):
 
 
 def test_a_missing_option_is_status_two(trimtab, tmp_path):
-    result = trimtab("fit", "--recs", "recs.csv", cwd=tmp_path)
+    result = trimtab("fit", "--lists", "recs.csv", cwd=tmp_path)
     assert result.returncode == 2
-    assert "--recent" in result.stderr
+    assert "--events" in result.stderr
     assert result.stdout == ""
 
 
 def test_a_refusal_is_one_sentence_and_status_two(trimtab, tmp_path):
-    result = trimtab("evaluate", "--topk", "no.csv", "--truth", "no.csv", cwd=tmp_path)
+    result = trimtab("evaluate", "--lists", "no.csv", "--events", "no.csv", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("trimtab: no.csv")
     assert result.stderr.count("\n") == 1
@@ -40,9 +40,9 @@ def test_fit_apply_and_evaluate_need_no_optional_library(trimtab, tmp_path, data
     expected = tt.BiasLearner(k=5).fit(data.recs(), data.recent_events())
     top = expected.apply(data.recs(), k=5)
     steps = (
-        ("fit", "--recs", "recs.csv", "--recent", "recent.parquet", "--out", "bias"),
-        ("apply", "--bias", "bias", "--recs", "recs.csv", "--out", "top.csv"),
-        ("evaluate", "--topk", "top.csv", "--truth", "recent.parquet", "--json"),
+        ("fit", "--lists", "recs.csv", "--events", "recent.parquet", "--out", "bias"),
+        ("apply", "--model", "bias", "--lists", "recs.csv", "--out", "top.csv"),
+        ("evaluate", "--lists", "top.csv", "--events", "recent.parquet", "--json"),
     )
     for step in steps:
         result = trimtab(*step, "--k", 5, cwd=tmp_path)

@@ -4,53 +4,67 @@ from __future__ import annotations
 
 import pytest
 
-FIT = ("fit", "--recs", "no.csv", "--recent", "no.csv", "--out", "out")
-APPLY = ("apply", "--bias", "bias", "--recs", "no.csv", "--out", "out.csv")
+FIT = ("fit", "--lists", "no.csv", "--events", "no.csv", "--out", "out")
+APPLY = ("apply", "--model", "bias", "--lists", "no.csv", "--out", "out.csv")
+REFRESH = ("refresh", "--lists", "no", "--events", "no.csv", "--store", "no")
+BACKTEST = ("backtest", "--date", "2026-02-20")
 LONG = "x" * 300  # no system takes such a name, whoever asks
 REFUSALS = {
     "an unknown setting": ((*FIT, "--set", "depth=3"), ["--set depth=3", "penalty"]),
     "a setting without a value": ((*FIT, "--set", "penalty"), ["--set penalty", "name=value"]),
-    "a setting out of range": ((*FIT, "--set", "k=0"), ["k=0"]),
-    "more slots than can be learned for": ((*FIT, "--k", "1000000"), ["k=1000000", "1000"]),
+    "a setting out of range": ((*FIT, "--set", "k=0"), ["--k 0: must be"]),
+    "a setting of the job": ((*REFRESH, "--set", "keep=0"), ["--set keep=0: must be"]),
+    "more slots than can be learned for": ((*FIT, "--k", "1000000"), ["--k 1000000", "1000"]),
     "more slots in a refresh": (
-        ("refresh", "--lists", "no", "--events", "no.csv", "--store", "no", "--k", "100000"),
-        ["k=100000: must be between 1 and 1000"],
+        (*REFRESH, "--k", "100000"), ["--k 100000: must be between 1 and 1000"],
     ),
     "more slots in a reranker": (
-        ("rerank", *FIT, "--history", "no.csv", "--k", "100000"), ["k=100000"],
+        (*FIT, "--method", "reranker", "--history", "no.csv", "--k", "100000"), ["--k 100000"],
     ),
-    "an unknown metric": ((*FIT, "--metric", "auc"), ["metric='auc'", "ndcg"]),
+    "an unknown metric": ((*FIT, "--metric", "auc"), ["--metric auc", "ndcg"]),
+    "an unknown check": ((*REFRESH, "--accept", "all"), ["--accept all: must be", "guard"]),
     "a share without a test": ((*APPLY, "--share", "0.4"), ["--share 0.4", "--salt"]),
     "a depth that is no number": ((*APPLY, "--depth", "deep"), ["--depth deep", "all"]),
     "a page of another kind": (
         ("report", "--results", "no", "--out", "page.txt"), ["--out page.txt", ".html"],
     ),
-    "dates in two ways": (
-        ("backtest", "--date", "2026-02-20", "--first", "2026-02-10"), ["--date", "--first"],
-    ),
+    "dates in two ways": ((*BACKTEST, "--first", "2026-02-10"), ["--date", "--first"]),
     "a step without a series": (
-        ("backtest", "--date", "2026-02-20", "--every", "3"), ["--every 3", "--first", "--last"],
+        (*BACKTEST, "--set", "every=3"), ["--set every=3: needs", "--first", "--last"],
     ),
     "a level without its engine": (
-        ("backtest", "--engine", "markov", "--level", "aisle"), ["--level aisle", "category"],
+        ("backtest", "--engine", "markov", "--set", "level=aisle"),
+        ["--set level=aisle: needs", "category"],
     ),
-    "a level of another engine": (("simulate", "--level", "aisle"), ["--level aisle", "category"]),
-    "an unknown engine": (("simulate", "--engine", "als"), ["engine='als'", "markov"]),
-    "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--log"]),
+    "a level of another engine": (
+        ("simulate", "--set", "level=aisle"), ["--set level=aisle: needs", "category"],
+    ),
+    "an unknown engine": (("simulate", "--engine", "als"), ["--engine als", "markov"]),
+    "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--events"]),
     "columns of no log in a backtest": (
-        ("backtest", "--date", "2026-02-20", "--columns", "user=a"), ["--columns user=a", "--log"],
+        (*BACKTEST, "--columns", "user=a"), ["--columns user=a", "--events"],
     ),
     "columns of totals": (
         ("abtest", "--control", "emails=4", "--columns", "user=a"), ["--columns user=a", "--contr"],
     ),
-    "no rows of a difference": (("diff", "1", "2", "--store", "no", "--top", "0"), ["top=0"]),
+    "no rows of a difference": (("diff", "1", "2", "--store", "no", "--top", "0"), ["--top 0"]),
     "an empty store": (("history", "--store", "no"), ["no: "]),
     "a project of no name": (("init", LONG), [LONG, "too long"]),
     "results of no name": (("report", "--results", LONG), [LONG, "too long"]),
-    "a log of no name": (
-        ("backtest", "--date", "2026-02-20", "--log", f"{LONG}.csv"), [LONG, "too long"],
-    ),
+    "a log of no name": ((*BACKTEST, "--events", f"{LONG}.csv"), [LONG, "too long"]),
     "an output of no name": ((*FIT[:-1], LONG), [LONG, "too long"]),
+    "old names of lists": (("fit", "--recs", "a.csv"), ["--recs is now --lists; use that"]),
+    "old names of what is judged": (("evaluate", "--topk=a"), ["--topk is now --lists"]),
+    "old names of purchases": (("backtest", "--log", "a.csv"), ["--log is now --events"]),
+    "old names of a model": (("apply", "--bias", "b"), ["--bias is now --model"]),
+    "an old flag of refresh": ((*REFRESH, "--rerank"), ["--rerank is now --finish-lists"]),
+    "an old flag of methods": (("simulate", "--reranker"), ["is now --method reranker"]),
+    "an option that is a setting": (
+        (*REFRESH, "--max-concentration", "1"), ["is now --set max_concentration=VALUE"],
+    ),
+    "an option of Python": ((*APPLY, "--explore", "2"), ["--explore is in Python only"]),
+    "an old command": (("rerank", "fit"), ["rerank is now fit --method reranker, and apply"]),
+    "another old command": (("sql", "--bias", "b"), ["sql is now export --out QUERY.sql"]),
 }  # fmt: skip
 
 

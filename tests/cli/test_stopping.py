@@ -39,8 +39,8 @@ main(sys.argv[3:])
 @pytest.mark.parametrize(
     ("temporary", "command"),
     [
-        ("temp/trimtab-*/*", f"fit --recs {LISTS} --recent events.parquet --out out/biases"),
-        ("out/.*.part", f"apply --bias biases --recs {LISTS} --out out/top.parquet"),
+        ("temp/trimtab-*/*", f"fit --lists {LISTS} --events events.parquet --out out/biases"),
+        ("out/.*.part", f"apply --model biases --lists {LISTS} --out out/top.parquet"),
         (
             "store/.staging-*/**/*",
             f"refresh --lists lists --events events.parquet --store store --as-of {AS_OF}",

@@ -68,15 +68,15 @@ def words_of(job: Refresh, *more: object) -> list[object]:
 SAID = (
     r"lists of 2026-03-\d\d: the ten most shown items would take \d+% of all slots, above the "
     r"limit of \d+%; the engine's own lists give its ten \d%, and the ten most bought make up 5% "
-    r"of purchases: not published; .* --max-concentration (0\.\d+|1)"
+    r"of purchases: not published; .* --set max_concentration=(0\.\d+|1)"
 )
 
 
 @pytest.mark.parametrize(
     ("option", "listed"),
     [
-        ((), True), (("--rerank",), True), (("--reranker",), True), (("--reranker",), False),
-        (("--method", "auto"), False),
+        ((), True), (("--finish-lists",), True), (("--method", "reranker"), True),
+        (("--method", "reranker"), False), (("--method", "auto"), False),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("most", [10**9, 10])
@@ -90,14 +90,14 @@ def test_lists_that_nothing_explains_are_refused(tmp_path, option, listed, most,
     assert not Store(job.store).exists()
 
 
-@pytest.mark.parametrize("option", ["--rerank", "--reranker"])
-def test_lists_are_published_if_people_buy_little_else(tmp_path, option):
+@pytest.mark.parametrize("method", ["bias", "reranker"])
+def test_lists_are_published_if_people_buy_little_else(tmp_path, method):
     """Ten items make up 45 % of the purchases: lists may well hold them all."""
     job = make_rush(tmp_path, 0.45)
-    ran = run_in_process(*words_of(job, option))
+    ran = run_in_process(*words_of(job, "--method", method, "--finish-lists"))
     assert ran.returncode == 0, ran.stderr
     version = Store(job.store).current()
-    top = version.lists() if option == "--reranker" else version.top()
+    top = version.lists() if method == "reranker" else version.top()
     told = version.manifest["concentration"]
     most = sorted(row["counts"] for row in top["item_id"].value_counts().to_pylist())
     assert told["finished"] == {
@@ -113,9 +113,9 @@ def test_lists_are_published_if_people_buy_little_else(tmp_path, option):
 
 
 def test_the_limit_is_a_setting(tmp_path):
-    job = replace(make_rush(tmp_path, 0.05), rerank=True)
+    job = replace(make_rush(tmp_path, 0.05), finish_lists=True)
     replace(job, max_concentration=1.0).run(AS_OF)
-    with pytest.raises(RefusedError, match=r"above the limit of 90%; .* --max-concentration 1"):
+    with pytest.raises(RefusedError, match=r"above the limit of 90%; .* max_concentration=1"):
         replace(job, max_concentration=0.9).run(AS_OF)
     assert Store(job.store).current().number == 1
     with pytest.raises(tt.SettingError, match="max_concentration=2: must be"):
@@ -126,7 +126,7 @@ def test_what_an_engine_may_show_is_compared_under_the_same_limits(tmp_path):
     """Only twelve items are allowed: whoever ranks them, ten take most of the slots."""
     job = make_rush(tmp_path, 0.05)
     pq.write_table(pa.table({"item_id": np.arange(12)}), tmp_path / "allowed.parquet")
-    done = replace(job, reranker=True, allowed=tmp_path / "allowed.parquet").run(AS_OF)
+    done = replace(job, method="reranker", allowed=tmp_path / "allowed.parquet").run(AS_OF)
     assert done.version.manifest["concentration"]["engine"]["ten_items"] > 0.9
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import warnings
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -103,11 +104,11 @@ def published(shop: Path, day: date) -> tuple[pa.Table, pa.Table]:
     """The lists that the daily job publishes for a day: by biases, and by a reranker."""
     job = tt.daily.Refresh(
         lists=shop / "lists", events=shop / "sales.parquet", store=shop / f"store-{day}",
-        tz="Europe/London", rerank=True, reranker=True, accept=("guard", "incomplete"),
+        tz="Europe/London", finish_lists=True, accept=("guard", "incomplete"),
     )  # fmt: skip
     with warnings.catch_warnings(action="ignore", category=tt.TrimtabWarning):
-        version = job.run(day).version
-    return version.top(), version.lists()
+        top = job.run(day).version.top()
+        return top, replace(job, method="reranker").run(day).version.lists()
 
 
 def sellers_by_hand(lists: pa.Table, day: date, days: int) -> pa.Table:
@@ -280,11 +281,11 @@ def test_errors_are_one_sentence(shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for more, message in (
         (["--engine", "markov"], "engines=.'markov'.: cannot be used with lists"),
-        (["--n-listed", "20"], "n_listed=20: cannot be used with lists"),
+        (["--set", "n_listed=20"], "n_listed=20: cannot be used with lists"),
         (["--method", "truncate"], "method truncate: needs an engine that Trimtab can train"),
         (["--test-days", "60"], "leave no date to judge: it needs lists made before it"),
         (["--date", "2010-10-20"], "all lists in .* may have seen the window"),
-        (["--every", "0"], "every=0: must be between 1 and 36500"),
+        (["--set", "every=0"], "every=0: must be between 1 and 36500"),
         (["--query", "select 1"], "is not a database"),
     ):
         ran = backtest(shop, out, *more)

@@ -46,7 +46,7 @@ def keep_in_files(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{"reranker": True}, {"rerank": True}, {"reranker": True, "rerank": True}]
+    "options", [{"method": "reranker"}, {"finish_lists": True}, {"method": "auto"}]
 )
 def test_the_same_version(shop: Shop, keep_in_files, monkeypatch, options):
     found = shop.job(**options, warm=False).run(AS_OF).version
@@ -76,7 +76,7 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
     biases, lists = [], []
     for large in (10**9, 10):
         monkeypatch.setattr(large_lists, "LARGE", large)
-        version = shop.job(rerank=True, warm=False).run(AS_OF).version
+        version = shop.job(finish_lists=True, warm=False).run(AS_OF).version
         files = files_of(version)
         lists.append(pq.read_table(pa.BufferReader(files.pop("top.parquet"))).to_pydict())
         biases.append(files)
@@ -97,7 +97,7 @@ def test_lists_of_few_users_are_refused(shop: Shop, keep_in_files):
     lists = pq.read_table(newest)
     pq.write_table(lists.slice(0, lists.num_rows // 4), newest)
     with pytest.raises(RefusedError, match=r"lists of .* cover \d+ users"):
-        shop.job(reranker=True).run(AS_OF)
+        shop.job(method="reranker").run(AS_OF)
     assert not (shop.store / "current.json").exists()
 
 
@@ -110,7 +110,7 @@ def test_events_with_ids_of_another_kind_are_refused_as_in_memory(shop: Shop, mo
     for large in (10**9, 10):
         monkeypatch.setattr(large_lists, "LARGE", large)
         with pytest.raises(DataError, match="user_id") as refused:
-            shop.job(reranker=True).run(AS_OF)
+            shop.job(method="reranker").run(AS_OF)
         said.append(str(refused.value))
     assert "integers in recs but strings in recent" in said[0]
     assert all("integers" in one and "strings" in one for one in said)

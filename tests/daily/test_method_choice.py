@@ -119,13 +119,6 @@ def test_names_of_a_backtest_are_understood(shop):
     assert shop.job(method="default").method == "bias"
 
 
-def test_the_method_reranker_is_the_option_reranker(shop):
-    first = shop.job(method="reranker").run(AS_OF).version
-    second = shop.job(reranker=True).run(AS_OF).version
-    assert first.lists().equals(second.lists())
-    assert first.manifest["method"] == second.manifest["method"]
-
-
 def test_auto_leaves_out_what_must_not_be_shown(shop):
     lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
     allowed = pa.table({"item_id": sorted(set(lists["item_id"].to_pylist()))[:40]})
@@ -137,8 +130,8 @@ def test_auto_leaves_out_what_must_not_be_shown(shop):
 
 
 def test_a_strength_is_published_with_its_forecast(shop):
-    whole = shop.job(rerank=True).run(AS_OF)
-    arguments = shop.arguments("--as-of", AS_OF, "--strength", "0.5", "--rerank")
+    whole = shop.job(finish_lists=True).run(AS_OF)
+    arguments = shop.arguments("--as-of", AS_OF, "--strength", "0.5", "--finish-lists")
     result = run_in_process(*arguments)
     assert result.returncode == 0
     assert "strength 0.5 of what was learned" in result.stdout
@@ -151,8 +144,8 @@ def test_a_strength_is_published_with_its_forecast(shop):
 
 
 def test_a_reranker_at_a_strength_is_published(shop):
-    whole = shop.job(reranker=True).run(AS_OF)
-    done = shop.job(reranker=True, strength=0.3).run(AS_OF)
+    whole = shop.job(method="reranker").run(AS_OF)
+    done = shop.job(method="reranker", strength=0.3).run(AS_OF)
     assert done.reranker.summary.strength == 0.3
     loaded = done.version.reranker()
     assert loaded.learned == whole.reranker.with_strength(0.3).learned
@@ -163,10 +156,15 @@ def test_a_reranker_at_a_strength_is_published(shop):
     ("settings", "message"),
     [
         ({"method": "best"}, "method='best'"),
-        ({"method": "auto", "reranker": True}, "reranker=True asks for another one"),
         ({"strength": 2}, "strength=2"),
-        ({"method": "bias", "widen": "any"}, "widen='any': needs reranker=True or method='auto'"),
-        ({"method": "auto", "learner": tt.BiasLearner.paper()}, "a reranker takes k, metric"),
+        (
+            {"method": "bias", "widen": "any"},
+            "widen='any': needs method='reranker' or method='auto'",
+        ),
+        (
+            {"method": "auto", "learner": tt.BiasLearner.paper()},
+            "learner.method='ascent': a reranker takes only k, metric",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(shop, settings, message):

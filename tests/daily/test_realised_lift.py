@@ -40,7 +40,7 @@ def test_it_counts_by_the_weights_of_events(shop):
     events = pq.read_table(shop.events)
     weights = pc.add(pc.bit_wise_and(events["item_id"], 7), 1)
     pq.write_table(events.append_column("weight", weights), shop.events)
-    version = shop.job(rerank=True, accept=["guard"]).run(AS_OF).version
+    version = shop.job(finish_lists=True, accept=["guard"]).run(AS_OF).version
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
     lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
     bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
@@ -66,7 +66,7 @@ def drop_lists(shop: Shop, users_below: int) -> None:
 def test_it_is_what_evaluate_gives(shop, learner):
     drop_lists(shop, users_below=300)  # they bought, but they do not count
     accept = ["guard"]
-    version = shop.job(learner=learner, rerank=True, accept=accept).run(AS_OF).version
+    version = shop.job(learner=learner, finish_lists=True, accept=accept).run(AS_OF).version
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
     assert row.lift == pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     assert row.lift_low <= row.lift <= row.lift_high
@@ -87,7 +87,7 @@ def test_the_lists_are_those_that_were_reranked_or_the_newest(shop):
     newest = TONIGHT - timedelta(1)
     version = shop.job(learner=QUICK).run(AS_OF).version
     with pytest.warns(tt.TrimtabWarning, match=f"the newest lists, of {newest}, are 2 days older"):
-        reranked = shop.job(learner=QUICK, rerank=True).run(AS_OF).version
+        reranked = shop.job(learner=QUICK, finish_lists=True).run(AS_OF).version
     assert reranked.manifest["reranked"] == str(newest)
     away.rename(tonight)
     first, second = realised_lifts(shop.store, shop.events, test_days=DAYS)
@@ -131,7 +131,7 @@ def test_days_that_are_not_over(shop):
 
 
 def test_missing_lists_are_named(shop, tmp_path):
-    shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
 
     def reason(**settings) -> str:
         (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS, **settings)

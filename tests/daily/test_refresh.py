@@ -17,7 +17,7 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, FIRST, TONIGHT, doubt, run_in_process
-from trimtab.cli.version_lines import print_version
+from trimtab.cli.published import print_version
 from trimtab.daily import diff
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
@@ -133,8 +133,10 @@ def test_trained_until_decides_which_lists_are_used(shop):
     assert job.run(AS_OF).version.manifest["lists"] == [str(AS_OF)]
 
 
-@pytest.mark.parametrize("learner", [QUICK, tt.BiasLearner()], ids=["ascent", "default"])
-def test_later_lists_and_events_do_not_matter(shop, learner, bytes_of):
+@pytest.mark.parametrize(
+    "settings", [{"learner": QUICK}, {}, {"method": "reranker"}], ids=["ascent", "bias", "reranker"]
+)
+def test_later_lists_and_events_do_not_matter(shop, settings, bytes_of):
     """No sales, items or categories from as_of on are used."""
     day = pa.scalar(AS_OF.isoformat())
     later = pc.greater_equal(pc.strftime(shop.log.events["timestamp"], format="%Y-%m-%d"), day)
@@ -144,12 +146,13 @@ def test_later_lists_and_events_do_not_matter(shop, learner, bytes_of):
     )
     new = events.slice(events.num_rows - 5).set_column(1, "item_id", pa.array([10_001] * 5))
     pq.write_table(pa.concat_tables([events, new]), shop.events)
-    done = shop.job(learner=learner, warm=False).run(AS_OF)
+    done = shop.job(**settings, warm=False).run(AS_OF)
     for after in (AS_OF + timedelta(days) for days in range(1, 4)):
         (shop.lists / f"{after}.parquet").unlink()
     pq.write_table(events.filter(pc.invert(later)), shop.events)
-    again = shop.job(learner=learner, warm=False).run(AS_OF)
+    again = shop.job(**settings, warm=False).run(AS_OF)
     assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
+    assert again.version.lists() == done.version.lists()
 
 
 def test_lists_that_have_seen_the_window_are_refused(shop):
@@ -238,8 +241,10 @@ def test_errors_of_fit_name_the_days(shop):
     day = AS_OF - timedelta(4)
     table = lists_of(shop, day)
     pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
-    with pytest.raises(DataError, match=f"lists of {day}, {AS_OF - timedelta(7)} .*recs.*user_id"):
-        shop.job(learner=QUICK).run(AS_OF)
+    for method in ({"learner": QUICK}, {"method": "reranker"}):
+        said = f"lists of {day}, {AS_OF - timedelta(7)} .*recs.*user_id"
+        with pytest.raises(DataError, match=said):
+            shop.job(**method).run(AS_OF)
     assert shop.job(learner=QUICK, duplicates="max").run(AS_OF).version.number == 1
 
 
@@ -278,7 +283,7 @@ def test_old_lists_are_reranked_with_a_warning(shop):
     for days in range(-2, 4):
         (shop.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
     with pytest.warns(tt.TrimtabWarning, match="2026-02-17.* 3 days .*2026-02-20"):
-        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+        done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert "of 2026-02-17" in done.version.manifest["warnings"][0]
 
 
@@ -385,7 +390,8 @@ def test_a_folder_without_days_is_refused(tmp_path):
 
 
 def test_partitions_and_csv_give_the_same(shop, bytes_of):
-    done = shop.job(learner=QUICK).run(AS_OF)
+    jobs = [shop.job(learner=QUICK, warm=False), shop.job(method="reranker")]
+    expected = [job.run(AS_OF) for job in jobs]
     for path in sorted(shop.lists.iterdir()):
         table = pq.read_table(path)
         folder = shop.lists / f"date={path.stem}"
@@ -393,14 +399,16 @@ def test_partitions_and_csv_give_the_same(shop, bytes_of):
         pq.write_table(table.slice(0, 1_000), folder / "a.parquet")
         pq.write_table(table.slice(1_000), folder / "b.parquet")
         path.unlink()
-    again = shop.job(learner=QUICK, warm=False).run(AS_OF)
-    assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
+    again = jobs[0].run(AS_OF)
+    assert bytes_of(again.bias.table()) == bytes_of(expected[0].bias.table())
     for folder in sorted(shop.lists.iterdir()):
         pacsv.write_csv(pq.read_table(folder), shop.lists / f"{folder.name[5:]}.csv")
         shutil.rmtree(folder)
     pacsv.write_csv(pq.read_table(shop.events), shop.folder / "events.csv")
-    again = shop.job(learner=QUICK, warm=False, events=shop.folder / "events.csv").run(AS_OF)
-    assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
+    for job, before in zip(jobs, expected, strict=True):
+        again = replace(job, events=shop.folder / "events.csv").run(AS_OF)
+        assert bytes_of(again.bias.table()) == bytes_of(before.bias.table())
+        assert again.version.lists() == before.version.lists()
 
 
 def test_numbers_in_csv_are_text_where_lists_hold_text(shop):
@@ -421,7 +429,7 @@ def test_a_log_that_ends_too_early_is_refused(shop):
     job = shop.job(learner=QUICK)
     with pytest.raises(DataError, match=r"2026-01-05 to 2026-02-24 \(UTC\).* before 2026-04-01"):
         job.run("2026-04-01")
-    with pytest.raises(DataError, match=r"before 2020-01-01 \(UTC\); check --as-of"):
+    with pytest.raises(DataError, match=r"before 2020-01-01 \(UTC\); check as_of="):
         job.run("2020-01-01")
     hours = Window.of(AS_OF - timedelta(1), 1, "UTC")
     before = hours.history(shop.log).num_rows
@@ -491,34 +499,35 @@ def change_tonight(shop, change) -> None:
     pq.write_table(change(pq.read_table(path)), path)
 
 
-def rescore(new_scores):
-    return lambda table: table.set_column(2, "score", new_scores(table["score"]))
+BOLD = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "settings"),
     [
-        rescore(lambda scores: pc.multiply(scores, 0.01)),
-        rescore(lambda scores: pa.array(np.ones(len(scores)))),
+        (lambda scores: pc.multiply(scores, 0.01), {"learner": BOLD, "windows": 1}),
+        (lambda scores: pa.array(np.ones(len(scores))), {"learner": BOLD, "windows": 1}),
+        (lambda scores: pa.array(np.ones(len(scores))), {"method": "reranker"}),
     ],
-    ids=["hundredths", "all the same"],
+    ids=["hundredths", "all the same", "reranker"],
 )
-def test_scores_on_another_scale_are_refused(shop, change):
+def test_scores_on_another_scale_are_refused(shop, change, settings):
     """An additive bias learned for large scores overwhelms small ones."""
-    learner = tt.BiasLearner(method="ascent", max_bias=3, penalty=0)
-    change_tonight(shop, change)
-    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}.*--accept different-lists"):
-        shop.job(learner=learner, rerank=True, windows=1).run(AS_OF)
+    change_tonight(shop, lambda table: table.set_column(2, "score", change(table["score"])))
+    job = shop.job(**settings, finish_lists=True)
+    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}.*accept=..different-lists"):
+        job.run(AS_OF)
     assert not Store(shop.store).exists()
-    accepted = shop.job(learner=learner, rerank=True, accept=["different-lists"]).run(AS_OF)
-    assert accepted.version.top().num_rows > 0
-    assert accepted.version.manifest["accepted"] == ["different-lists"]
+    accepted = replace(job, accept=["different-lists"]).run(AS_OF).version
+    assert (accepted.top() or accepted.lists()).num_rows > 0
+    assert accepted.manifest["accepted"] == ["different-lists"]
 
 
 def test_lists_of_few_users_are_refused(shop):
     change_tonight(shop, lambda table: table.filter(pc.less(table["user_id"], 500)))
-    with pytest.raises(RefusedError, match=rf"lists of {TONIGHT} cover \d+ users.* \d+: not"):
-        shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    for settings in ({"learner": QUICK, "finish_lists": True}, {"method": "reranker"}):
+        with pytest.raises(RefusedError, match=rf"lists of {TONIGHT} cover \d+ users.* \d+: not"):
+            shop.job(**settings).run(AS_OF)
 
 
 def test_the_share_of_unchanged_slots():
@@ -542,14 +551,16 @@ def test_a_weekday_without_sales_is_not_a_gap(shop):
 
 def test_guard_warnings_are_refused_unless_accepted(shop, monkeypatch):
     doubt(tt.BiasLearner, monkeypatch)
-    job = shop.job(learner=QUICK)
-    with pytest.raises(RefusedError, match=r"the guard has a doubt: .* --accept guard"):
-        job.run(AS_OF)  # the refusal is not repeated as a warning
-    assert not Store(job.store).exists()
-    with pytest.warns(tt.GuardWarning, match="a doubt"):
-        done = replace(job, accept=["guard"]).run(AS_OF)
-    assert done.version.manifest["accepted"] == ["guard"]
-    assert done.version.manifest["warnings"] == ["the guard has a doubt"]
+    doubt(tt.RerankLearner, monkeypatch)
+    for settings in ({"learner": QUICK}, {"method": "reranker"}):
+        job = shop.job(**settings, store=shop.folder / str(len(settings.popitem()[0])))
+        with pytest.raises(RefusedError, match=r"the guard has a doubt: .* accept=..guard"):
+            job.run(AS_OF)  # the refusal is not repeated as a warning
+        assert not Store(job.store).exists()
+        with pytest.warns(tt.GuardWarning, match="a doubt"):
+            done = replace(job, accept=["guard"]).run(AS_OF)
+        assert done.version.manifest["accepted"] == ["guard"]
+        assert "the guard has a doubt" in done.version.manifest["warnings"]
 
 
 @pytest.mark.parametrize("method", ["bias", "reranker", "auto"])
@@ -559,7 +570,7 @@ def test_without_a_clear_gain_the_version_served_stays(shop, method):
     pq.write_table(shop.log.events.filter(few), shop.events)
     with pytest.raises(
         RefusedError,
-        match=r"version 1 stays in use; pass --accept guard to publish the engine alone",
+        match=r"version 1 stays in use; pass accept=..guard.. to publish the engine alone",
     ):
         shop.job(method=method).run(AS_OF)
     assert Store(shop.store).serving() == 1
@@ -569,12 +580,14 @@ def test_the_engine_alone_is_published_if_told_so(shop):
     """No clear gain on held-out data: the engine's own lists are served."""
     few = pc.less(shop.log.events["user_id"], 12)
     pq.write_table(shop.log.events.filter(few), shop.events)
-    with pytest.warns(tt.GuardWarning, match="NDCG@10"):
-        done = shop.job(rerank=True, accept=["guard"]).run(AS_OF)
-    assert done.version.manifest["n_biases"] == 0
-    alone = lists_of(shop, TONIGHT).to_pandas()
-    best = alone.groupby("user_id").head(10)
-    assert done.version.top()["item_id"].to_pylist() == best["item_id"].tolist()
+    best = lists_of(shop, TONIGHT).to_pandas().groupby("user_id").head(10)["item_id"].tolist()
+    for method in ("bias", "reranker"):
+        with pytest.warns(tt.GuardWarning, match="NDCG@10"):
+            done = shop.job(method=method, finish_lists=True, accept=["guard"]).run(AS_OF)
+        assert done.version.manifest["n_biases"] == 0
+        lists = done.version.top() if method == "bias" else done.version.lists()
+        assert lists["item_id"].to_pylist() == best
+    assert done.reranker.summary.kept == 0.0
 
 
 @pytest.mark.parametrize(
@@ -604,7 +617,7 @@ def test_wrong_days_and_queries_are_refused(shop):
 
 
 def test_the_newest_lists_are_reranked(shop, bytes_of):
-    done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert done.version.manifest["reranked"] == str(TONIGHT)
     expected = done.bias.apply(lists_of(shop, TONIGHT), k=10)
     assert bytes_of(done.version.top()) == bytes_of(expected)
@@ -714,7 +727,7 @@ def test_scales_cannot_be_compared(shop):
 
 def test_a_morning_on_the_command_line(shop, trimtab):
     quick = ("--set", "method=ascent")
-    out = trimtab(*shop.arguments("--as-of", AS_OF, "--rerank", *quick), cwd=shop.folder)
+    out = trimtab(*shop.arguments("--as-of", AS_OF, "--finish-lists", *quick), cwd=shop.folder)
     assert out.returncode == 0, out.stderr
     assert f"version 1 for {AS_OF} is served" in out.stdout
     assert "in 2 windows of 3 days, on lists of 2026-02-16, 2026-02-13" in out.stdout
@@ -728,7 +741,7 @@ def test_a_morning_on_the_command_line(shop, trimtab):
     assert f"version 1, made for {AS_OF}, is served" in rolled_back.stdout
     # Any command that takes biases takes a store.
     applied = trimtab(
-        "apply", "--bias", shop.store, "--recs", shop.lists / f"{TONIGHT}.parquet", "--out",
+        "apply", "--model", shop.store, "--lists", shop.lists / f"{TONIGHT}.parquet", "--out",
         "top.parquet", cwd=shop.folder,
     )  # fmt: skip
     assert applied.returncode == 0, applied.stderr

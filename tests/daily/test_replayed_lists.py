@@ -27,17 +27,18 @@ from trimtab.tables.columns import TRAINED_UNTIL
 
 pytestmark = pytest.mark.xdist_group("shop")
 LAST = FIRST + timedelta(NIGHTS - 1)  # the log ends on the day after
+LEARNER = tt.BiasLearner(k=5)
 
 
 def replay(lists: Path, shop: Shop, days: int = 2, columns: dict | None = None) -> Simulation:
     items = shop.folder / "items.parquet"
     folder = open_lists(lists, shop.events, tz="UTC", items=items, columns=columns)
-    return Simulation(log=folder.log, supplied=folder, days=days, k=5)
+    return Simulation(log=folder.log, supplied=folder, days=days, learner=LEARNER)
 
 
 def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_path: Path) -> None:
     log = replay(made_shop.lists, made_shop).log
-    engine = Simulation(log=log, engine=Markov(), days=2, k=5, retrain_every=6)
+    engine = Simulation(log=log, engine=Markov(), days=2, learner=LEARNER, retrain_every=6)
     by_engine = engine.run(tmp_path / "one", lambda _: 0)
     steps: list[str] = []
     simulation = replay(tmp_path / "one" / "lists", made_shop)
@@ -89,7 +90,7 @@ def test_days_are_judged_by_weights(made_shop: Shop, tmp_path: Path) -> None:
     weighted = events.append_column("weight", pa.array(weights))
     pq.write_table(weighted, tmp_path / "weighted.parquet")
     folder = open_lists(made_shop.lists, tmp_path / "weighted.parquet", tz="UTC")
-    simulation = Simulation(log=folder.log, supplied=folder, days=2, k=5)
+    simulation = Simulation(log=folder.log, supplied=folder, days=2, learner=LEARNER)
     before, last = simulation.run(tmp_path / "month", lambda _: 0).rows
     truth = weighted.filter(pc.equal(day, LAST - timedelta(1)))
     lists = pq.read_table(made_shop.lists / f"{LAST - timedelta(2)}.parquet")
@@ -118,10 +119,14 @@ def test_what_cannot_be_replayed_is_refused(made_shop: Shop, tmp_path: Path) -> 
     with pytest.raises(DataError, match="leave no morning to replay: it needs lists made before"):
         replay(tmp_path, made_shop).mornings()
     given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events)
-    for more in ("--engine markov", "--n-listed 20", "--retrain-every 7"):
+    for more, said in (
+        ("--engine markov", "--engine markov"),
+        ("--set n_listed=20", "--set n_listed 20"),
+        ("--set retrain_every=7", "--set retrain_every 7"),
+    ):
         ran = run_in_process(*given, "--out", tmp_path / "out", *more.split())
         assert ran.returncode == 2
-        assert re.fullmatch(f"trimtab: {more}: cannot be used with --lists.*\n", ran.stderr)
+        assert re.fullmatch(f"trimtab: {said}: cannot be used with --lists.*\n", ran.stderr)
 
 
 def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
@@ -133,7 +138,9 @@ def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
 
 
 def test_the_lists_are_never_removed_by_the_run_on_them(made_shop: Shop, tmp_path: Path) -> None:
-    engine = Simulation(log=made_shop.log, engine=Popularity(), days=1, k=5, n_listed=10)
+    engine = Simulation(
+        log=made_shop.log, engine=Popularity(), days=1, learner=LEARNER, n_listed=10
+    )
     month, lists = tmp_path / "month", tmp_path / "month" / "lists"
     engine.run(month, lambda _: 0)
     n_before = len(list(lists.iterdir()))

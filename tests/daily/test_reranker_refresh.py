@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, TONIGHT, Shop, doubt, run_in_process
+from shops import AS_OF, TONIGHT, Shop, run_in_process
 from trimtab.daily import realised_lifts
-from trimtab.errors import DataError, RefusedError, SettingError, StoreError
+from trimtab.errors import StoreError
 from trimtab.replay.windows import Window
 from trimtab.store import Store, Version
 
@@ -32,7 +31,7 @@ def published(made_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Shop
     folder = tmp_path_factory.mktemp("published") / "shop"
     shutil.copytree(made_shop.folder, folder)
     shop = Shop(folder, made_shop.log)
-    shop.job(reranker=True).run(AS_OF)
+    shop.job(method="reranker").run(AS_OF)
     return shop
 
 
@@ -110,26 +109,9 @@ def test_the_manifest_says_how_it_was_made(published):
     assert names <= set(version.manifest["files"])
 
 
-def test_both_kinds_of_lists_can_be_published(shop, bytes_of):
-    done = shop.job(reranker=True, rerank=True).run(AS_OF)
-    assert bytes_of(done.version.top()) == bytes_of(done.bias.apply(lists_of(shop)))
-    assert done.reranker.summary == done.version.reranker().summary
-    assert not done.version.top().equals(done.version.lists())
-
-
-def test_later_lists_and_events_do_not_matter(served, bytes_of):
-    before = Store(served.store).current()
-    for days in range(1, 4):
-        (served.lists / f"{AS_OF + timedelta(days)}.parquet").unlink()
-    pq.write_table(known(served), served.events)
-    again = served.job(reranker=True).run(AS_OF).version
-    assert bytes_of(again.lists()) == bytes_of(before.lists())
-    assert again.reranker().summary == before.reranker().summary
-
-
 def test_settings_reach_the_learner(shop):
     learner = tt.BiasLearner(k=5, metric="map", scale="log", seed=3)
-    done = shop.job(reranker=True, learner=learner, widen="none", repeats="never").run(AS_OF)
+    done = shop.job(method="reranker", learner=learner, widen="none", repeats="never").run(AS_OF)
     assert done.reranker.settings == {
         "k": 5, "metric": "map", "scale": "log", "widen": "none", "repeats": "never", "seed": 3,
     }  # fmt: skip
@@ -138,13 +120,13 @@ def test_settings_reach_the_learner(shop):
 
 
 def test_excluded_pairs_and_other_items_are_not_shown(shop):
-    first = shop.job(reranker=True).run(AS_OF).version.lists().slice(0, 40)
+    first = shop.job(method="reranker").run(AS_OF).version.lists().slice(0, 40)
     pairs = first.select(["user_id", "item_id"])
     allowed = pa.table({"item_id": range(0, 120, 2)})
     pacsv.write_csv(pairs, shop.folder / "pairs.csv")
     pq.write_table(allowed, shop.folder / "allowed.parquet")
     limits = {"exclude": shop.folder / "pairs.csv", "allowed": shop.folder / "allowed.parquet"}
-    done = shop.job(reranker=True, **limits).run(AS_OF)
+    done = shop.job(method="reranker", **limits).run(AS_OF)
     lists = done.version.lists()
     expected = done.reranker.apply(
         lists_of(shop), history=known(shop), as_of=MIDNIGHT, exclude=pairs, allowed=allowed
@@ -155,18 +137,8 @@ def test_excluded_pairs_and_other_items_are_not_shown(shop):
     assert [told[name] for name in limits] == [str(path) for path in limits.values()]
 
 
-def test_csv_files_give_the_same(served, bytes_of):
-    before = Store(served.store).current()
-    for path in sorted(served.lists.iterdir()):
-        pacsv.write_csv(pq.read_table(path), path.with_suffix(".csv"))
-        path.unlink()
-    pacsv.write_csv(pq.read_table(served.events), served.folder / "events.csv")
-    again = served.job(reranker=True, events=served.folder / "events.csv").run(AS_OF).version
-    assert bytes_of(again.lists()) == bytes_of(before.lists())
-
-
 def test_days_begin_in_the_time_zone_of_the_shop(shop):
-    done = shop.job(reranker=True, tz="Asia/Tokyo").run(AS_OF)
+    done = shop.job(method="reranker", tz="Asia/Tokyo").run(AS_OF)
     history = Window.of(AS_OF, 1, "Asia/Tokyo").history(shop.log)
     at = datetime.fromisoformat(f"{AS_OF}T00:00+09:00")
     expected = done.reranker.apply(lists_of(shop), history=history, as_of=at)
@@ -178,7 +150,7 @@ def test_timestamps_that_are_days(shop):
     events = shop.log.events
     days = pc.floor_temporal(events["timestamp"], unit="day")
     pq.write_table(events.set_column(2, "timestamp", days), shop.events)
-    done = shop.job(reranker=True, tz="Asia/Tokyo").run(AS_OF)
+    done = shop.job(method="reranker", tz="Asia/Tokyo").run(AS_OF)
     assert done.version.lists().num_rows > 0
 
 
@@ -186,13 +158,12 @@ def test_timestamps_that_are_days(shop):
 
 
 def test_without_a_reranker_a_version_has_what_it_had_before(shop):
-    done = shop.job(learner=tt.BiasLearner(method="ascent"), rerank=True).run(AS_OF)
-    assert list(done.version.manifest) == [
+    done = shop.job(learner=tt.BiasLearner(method="ascent"), finish_lists=True).run(AS_OF)
+    assert set(done.version.manifest) == {
         "number", "created", "as_of", "tz", "window", "lists", "lists_folder", "duplicates",
         "reranked", "events", "method", "strength", "settings", "summary", "n_biases", "seconds",
-        "warnings", "accepted",
-        "concentration", "started_from", "files",
-    ]  # fmt: skip
+        "warnings", "accepted", "concentration", "started_from", "files",
+    }  # fmt: skip
     found = {name.split("-")[0] for name in files(done.version.folder)}
     assert found == {"manifest.json", "top.parquet", "bias/header.json", "bias/bias"}
     assert (done.reranker, done.version.reranker(), done.version.lists()) == (None, None, None)
@@ -201,12 +172,14 @@ def test_without_a_reranker_a_version_has_what_it_had_before(shop):
 def test_a_version_without_a_reranker_stays_as_it_is(shop):
     first = shop.job().run(AS_OF).version
     before, entry = files(first.folder), Store(shop.store).pointer()["published"][0]
-    shop.job(reranker=True).run(AS_OF)
+    shop.job(method="reranker").run(AS_OF)
     store = Store(shop.store)
     assert files(first.folder) == before
     assert store.pointer()["published"][0] == entry
     assert store.rollback().number == 1
-    with pytest.raises(StoreError, match=r"000001-2026-02-20, has no reranker; .*--reranker"):
+    with pytest.raises(
+        StoreError, match=r"000001-2026-02-20, has no reranker; .*--method reranker"
+    ):
         tt.Reranker.load(shop.store)
     assert store.rollback(2).reranker() is not None
 
@@ -220,11 +193,13 @@ def unchanged(shop: Shop, before: dict[str, bytes]) -> bool:
 
 
 BAD_OPTIONS = {
-    "an unknown rule for widening": (["--widen", "all"], ["widen='all'", "listed"]),
-    "an unknown rule for repeats": (["--repeats", "always"], ["repeats='always'", "never"]),
-    "another method": (["--set", "method=ascent"], ["method='ascent'", "reranker"]),
-    "another penalty": (["--set", "penalty=0.5"], ["penalty=0.5", "reranker"]),
-    "the paper's settings": (["--paper"], ["reranker"]),
+    "an unknown rule for widening": (["--set", "widen=all"], ["--set widen=all: must", "listed"]),
+    "an unknown rule for repeats": (
+        ["--set", "repeats=always"],
+        ["--set repeats=always: must", "never"],
+    ),
+    "another method": (["--set", "method=ascent"], ["--set method=ascent: a", "reranker"]),
+    "another penalty": (["--set", "penalty=0.5"], ["--set penalty=0.5: a", "reranker"]),
     "a file that is missing": (["--exclude", "none.csv"], ["none.csv", "no such file"]),
     "pairs without users": (["--exclude", "items.csv"], ["'user_id'", "items.csv", "item_id"]),
     "items of another kind": (["--allowed", "words.parquet"], ["item_id"]),
@@ -241,84 +216,25 @@ def test_bad_options_change_nothing(served, case, monkeypatch):
     pq.write_table(pa.table({"item_id": ["a"]}), "words.parquet")
     more, named = BAD_OPTIONS[case]
     before = files(served.store)
-    ran = run_in_process(*served.arguments("--as-of", AS_OF, "--reranker", *more))
+    ran = run_in_process(*served.arguments("--as-of", AS_OF, "--method", "reranker", *more))
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert [text for text in named if text not in ran.stderr] == []
     assert unchanged(served, before)
 
 
 @pytest.mark.parametrize(
-    "option", [("--widen", "none"), ("--repeats", "add"), ("--exclude", "x"), ("--allowed", "x")]
+    ("option", "named", "needed"),
+    [
+        (("--set", "widen=none"), "--set widen=none", "--method reranker or --method auto"),
+        (("--set", "repeats=add"), "--set repeats=add", "--method reranker or --method auto"),
+        (("--exclude", "x"), "--exclude x", "--finish-lists, or another method"),
+        (("--allowed", "x"), "--allowed x", "--finish-lists, or another method"),
+    ],
 )
-def test_options_of_a_reranker_need_one(shop, option):
+def test_options_of_a_reranker_need_one(shop, option, named, needed):
     ran = run_in_process(*shop.arguments(*option))
     assert ran.returncode == 2
-    assert f"{option[0]} {option[1]}: needs --reranker or --method auto" in ran.stderr
-    with pytest.raises(SettingError, match=f"{option[0][2:]}='{option[1]}': needs reranker=True"):
-        shop.job(**{option[0][2:]: option[1]})
-
-
-def test_lists_of_few_users_are_refused(served):
-    path = served.lists / f"{TONIGHT}.parquet"
-    table = pq.read_table(path)
-    pq.write_table(table.filter(pc.less(table["user_id"], 500)), path)
-    before = files(served.store)
-    with pytest.raises(RefusedError, match=r"lists of 2026-02-19 cover \d+ users.*not"):
-        served.job(reranker=True).run(AS_OF)
-    assert unchanged(served, before)
-    job = served.job(reranker=True, accept=["different-lists"])
-    assert job.run(AS_OF).version.number == 2
-
-
-def test_scores_on_another_scale_are_refused(served):
-    path = served.lists / f"{TONIGHT}.parquet"
-    table = pq.read_table(path)
-    ones = pa.array([1.0] * table.num_rows)
-    pq.write_table(table.set_column(2, "score", ones), path)
-    before = files(served.store)
-    with pytest.raises(RefusedError, match=f"lists of {TONIGHT}: .*--accept different-lists"):
-        served.job(reranker=True).run(AS_OF)
-    assert unchanged(served, before)
-
-
-def test_an_older_day_and_a_hole_are_refused(served):
-    with pytest.raises(RefusedError, match="--accept older"):
-        served.job(reranker=True).run(AS_OF - timedelta(1))
-    until = Window.of(AS_OF - timedelta(1), 1, "UTC").history(served.log).num_rows
-    pq.write_table(served.log.events.slice(0, until + 3), served.events)
-    with pytest.raises(RefusedError, match="2026-02-19 has 3 events"):
-        served.job(reranker=True).run(AS_OF)
-    assert Store(served.store).current().number == 1
-
-
-def test_guard_warnings_are_refused_unless_accepted(shop, monkeypatch):
-    doubt(tt.RerankLearner, monkeypatch)
-    job = shop.job(reranker=True)
-    with pytest.raises(RefusedError, match=r"a doubt: .* --accept guard"):
-        job.run(AS_OF)
-    assert not Store(job.store).exists()
-    with pytest.warns(tt.GuardWarning, match="a doubt"):
-        done = replace(job, accept=["guard"]).run(AS_OF)
-    assert done.version.manifest["accepted"] == ["guard"]
-
-
-def test_without_a_clear_gain_the_engines_lists_are_published_if_told_so(shop):
-    few = pc.less(shop.log.events["user_id"], 12)
-    pq.write_table(shop.log.events.filter(few), shop.events)
-    with pytest.warns(tt.GuardWarning, match="NDCG@10"):
-        done = shop.job(reranker=True, accept=["guard"]).run(AS_OF)
-    assert (done.reranker.summary.kept, done.version.manifest["n_biases"]) == (0.0, 0)
-    best = lists_of(shop).to_pandas().groupby("user_id").head(10)
-    assert done.version.lists()["item_id"].to_pylist() == best["item_id"].tolist()
-
-
-def test_errors_of_fit_name_the_days(shop):
-    day = AS_OF - timedelta(4)
-    table = lists_of(shop, day)
-    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), shop.lists / f"{day}.parquet")
-    with pytest.raises(DataError, match=f"lists of {day}, .*recs.*user_id"):
-        shop.job(reranker=True).run(AS_OF)
-    assert not Store(shop.store).exists()
+    assert f"trimtab: {named}: needs {needed}; add it" in ran.stderr
 
 
 # How it is judged
@@ -345,7 +261,7 @@ def test_users_whose_finished_list_is_empty_count(shop):
     user = Window.of(AS_OF, DAYS, "UTC").events(shop.log)["user_id"][0].as_py()
     pairs = pa.table({"user_id": [user] * 120, "item_id": range(120)})
     pq.write_table(pairs, shop.folder / "pairs.parquet")
-    done = shop.job(reranker=True, exclude=shop.folder / "pairs.parquet").run(AS_OF)
+    done = shop.job(method="reranker", exclude=shop.folder / "pairs.parquet").run(AS_OF)
     assert user not in done.version.lists()["user_id"].to_pylist()
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
     assert row.lift == pytest.approx(expected_lift(shop, done.version), abs=1e-9)
@@ -362,7 +278,8 @@ def test_damaged_lists_are_named_and_not_judged(served):
 
 
 def test_a_morning_on_the_command_line(shop):
-    ran = run_in_process(*shop.arguments("--as-of", AS_OF, "--reranker", "--rerank"))
+    arguments = shop.arguments("--as-of", AS_OF, "--method", "reranker")
+    ran = run_in_process(*arguments)
     assert ran.returncode == 0, ran.stderr
     version = Store(shop.store).current()
     summary = version.reranker().summary
@@ -371,8 +288,7 @@ def test_a_morning_on_the_command_line(shop):
     assert (
         f"finished lists of {TONIGHT}: {version.folder / 'lists.parquet'}; 0 events" in ran.stdout
     )
-    assert f"re-ranked lists of {TONIGHT}: {version.folder / 'top.parquet'}" in ran.stdout
-    told = json.loads(run_in_process(*shop.arguments("--as-of", AS_OF, "--reranker", "--json"))[1])
+    told = json.loads(run_in_process(*arguments, "--json").stdout)
     assert told["reranker"]["summary"]["forecast"] == summary.forecast
 
 
@@ -391,7 +307,7 @@ def test_history_shows_the_forecast_of_the_reranker(served):
 
 def test_the_published_reranker_ranks_on_the_command_line(published, tmp_path):
     ran = run_in_process(
-        "rerank", "apply", "--reranker", published.store, "--recs",
+        "apply", "--model", published.store, "--lists",
         published.lists / f"{TONIGHT}.parquet", "--history", published.events, "--as-of",
         f"{AS_OF}T00:00:00+00:00", "--out", tmp_path / "top.parquet",
     )  # fmt: skip

@@ -42,12 +42,12 @@ def rename_tonight(shop: Shop, share: float) -> None:
 def test_lists_of_unknown_items_are_refused(shop, rerank):
     """Most items have new ids: what was learned does not apply to them."""
     rename_tonight(shop, 0.8)
-    said = rf"lists of {TONIGHT}: \d\d % of the entries are items .* --accept unknown-items"
+    said = rf"lists of {TONIGHT}: \d\d % of the entries are items .* accept=..unknown-items"
     with pytest.raises(RefusedError, match=said):
-        shop.job(learner=QUICK, rerank=rerank).run(AS_OF)
+        shop.job(learner=QUICK, finish_lists=rerank).run(AS_OF)
     assert not Store(shop.store).exists()
     accept = ["unknown-items", "different-lists"]
-    done = shop.job(learner=QUICK, rerank=rerank, accept=accept).run(AS_OF)
+    done = shop.job(learner=QUICK, finish_lists=rerank, accept=accept).run(AS_OF)
     assert done.version.manifest["accepted"] == sorted(accept)
 
 
@@ -64,7 +64,7 @@ def test_items_of_the_catalogue_alone_are_unknown(shop):
     items = pq.read_table(shop.folder / "items.parquet")
     new = items.set_column(0, "item_id", pc.add(items["item_id"], 10_000))
     pq.write_table(pa.concat_tables([items, new]), shop.folder / "items.parquet")
-    with pytest.raises(RefusedError, match="--accept unknown-items"):
+    with pytest.raises(RefusedError, match=r"accept=..unknown-items"):
         shop.job(items=shop.folder / "items.parquet", windows=1).run(AS_OF)
 
 
@@ -91,15 +91,15 @@ def keep_users(shop: Shop, share: float) -> None:
 def test_lists_of_six_users_in_ten_are_refused(shop):
     keep_users(shop, 0.6)
     said = rf"lists of {TONIGHT} cover \d+ users; the training lists covered \d+: not published; "
-    with pytest.raises(RefusedError, match=said + ".* --accept different-lists"):
-        shop.job(learner=QUICK, rerank=True).run(AS_OF)
+    with pytest.raises(RefusedError, match=said + ".* accept=..different-lists"):
+        shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert not Store(shop.store).exists()
 
 
 def test_lists_of_eight_users_in_ten_give_a_warning(shop):
     keep_users(shop, 0.8)
     with pytest.warns(tt.TrimtabWarning, match=rf"lists of {TONIGHT} cover \d+ users; .* missing"):
-        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+        done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert "cover" in done.version.manifest["warnings"][0]
 
 
@@ -112,11 +112,11 @@ def test_the_lists_of_the_day_before_give_a_warning(shop, suffix):
         write_table(before, shop.lists / f"{day}.{suffix}")
     said = f"lists of {TONIGHT} are the same as those of {TONIGHT - timedelta(1)}; check whether"
     with pytest.warns(tt.TrimtabWarning, match=said):
-        done = shop.job(learner=QUICK, rerank=True).run(AS_OF)
+        done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert said in done.version.manifest["warnings"][0]
     scores = pc.add(before["score"], pa.array([*[0.0] * (before.num_rows - 1), 0.001]))
     write_table(before.set_column(2, "score", scores), shop.lists / f"{TONIGHT}.{suffix}")
-    assert shop.job(learner=QUICK, rerank=True).run(AS_OF).warnings == ()
+    assert shop.job(learner=QUICK, finish_lists=True).run(AS_OF).warnings == ()
 
 
 # Types of ids
@@ -134,7 +134,7 @@ def test_ids_of_another_type_than_those_served_are_refused(shop):
     """A service would answer every request for integers with 422 from then on."""
     shop.job(learner=QUICK).run(AS_OF)
     write_text_ids(shop)
-    said = r"item_id holds strings, but integers in version 1, .* --accept id-type"
+    said = r"item_id holds strings, but integers in version 1, .* accept=..id-type"
     with pytest.raises(RefusedError, match=said):
         shop.job(learner=QUICK).run(AS_OF)
     refused = run_in_process(*shop.arguments("--as-of", AS_OF, "--set", "method=ascent"))
@@ -182,7 +182,7 @@ def test_lists_that_hold_their_window_are_refused(shop):
     leak_into(shop, AS_OF - timedelta(4))
     said = (
         rf"window from {AS_OF - timedelta(3)} on: the lists of {AS_OF - timedelta(4)} hold "
-        r"\d\d\.\d % of .* other windows \d+\.\d %; .* --accept leaked-lists"
+        r"\d\d\.\d % of .* other windows \d+\.\d %; .* accept=..leaked-lists"
     )
     with pytest.raises(RefusedError, match=said):
         shop.job(learner=QUICK).run(AS_OF)

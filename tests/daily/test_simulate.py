@@ -36,9 +36,11 @@ BEFORE = 6 * RECENT  # nights: the first morning learns from six windows
 EVENTS = generate_log(n_users=400, n_items=60, days=30, purchases_per_user=30, drift=1, seed=2)
 NAMES = pa.table({"item_id": np.arange(60), "name": [f"{HOSTILE} {item}" for item in range(60)]})
 LOG = make_log(EVENTS, TZ, NAMES)
+LEARNER = tt.BiasLearner(k=5)
 SIMULATION = Simulation(
-    log=LOG, engine=Markov(min_support=1), days=N_DAYS, k=5, n_listed=15, recent_days=RECENT
-)
+    log=LOG, engine=Markov(min_support=1), days=N_DAYS, n_listed=15, learner=LEARNER,
+    settings={"recent_days": RECENT},
+)  # fmt: skip
 MORNINGS = SIMULATION.mornings()
 
 
@@ -128,7 +130,7 @@ def test_values_equal_those_of_evaluate(month: Month, folder: Path) -> None:
 
 def test_what_customers_were_shown(month: Month, folder: Path) -> None:
     version = Store(folder / "store").current()
-    top, k = version.top(), SIMULATION.k
+    top, k = version.top(), SIMULATION.learner.k
     shown = find_shown(version, SIMULATION.lists_on(MORNINGS[-1], folder), k)
 
     assert shown.day == str(MORNINGS[-1])
@@ -166,7 +168,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Month, Path]:
     shut = bought_on(MORNINGS[-2])["timestamp"]
     events = LOG.events.filter(pc.invert(pc.is_in(LOG.events["timestamp"], shut)))
     log = make_log(events, TZ)
-    return replace(SIMULATION, log=log, reranker=True).run(folder, lambda _: None), folder
+    return replace(SIMULATION, log=log, settings={"recent_days": RECENT, "method": "reranker"}).run(
+        folder, lambda _: None
+    ), folder
 
 
 def test_with_a_reranker_its_lists_are_judged(finished: tuple[Month, Path]) -> None:
@@ -177,7 +181,9 @@ def test_with_a_reranker_its_lists_are_judged(finished: tuple[Month, Path]) -> N
     for row in published:
         truth, version = bought_on(date.fromisoformat(row["day"])), versions[row["day"]]
         assert row["value"] == tt.evaluate(version.lists(), truth, k=5)["ndcg"]
-        assert row["biases_alone"] == tt.evaluate(version.top(), truth, k=5)["ndcg"]
+        lists = pq.read_table(folder / "lists" / f"{row['day']}.parquet")
+        by_bias = version.bias().apply(lists.drop_columns([TRAINED_UNTIL]), 5)
+        assert row["biases_alone"] == tt.evaluate(by_bias, truth, k=5)["ndcg"]
         assert row["forecast"] == version.reranker().summary.forecast
 
 
@@ -292,7 +298,7 @@ def test_days_without_buyers_are_not_judged(tmp_path: Path) -> None:
     assert month.days_above()[1] == 1
     assert month.lift() == pytest.approx(lift_of(month.rows[1]))
     with pytest.raises(DataError, match=rf"recent_days=1.*{MORNINGS[-1]}"):
-        replace(SIMULATION, log=log, recent_days=1).mornings()
+        replace(SIMULATION, log=log, settings={"recent_days": 1}).mornings()
 
 
 def test_too_many_days_are_refused() -> None:
@@ -311,7 +317,7 @@ def test_too_many_days_are_refused() -> None:
     [
         ({"days": 0}, "days=0"),
         ({"retrain_every": 0}, "retrain_every=0"),
-        ({"metric": "auc"}, "metric='auc'"),
+        ({"settings": {"windows": 0}}, "windows=0"),
         ({"n_listed": 4}, "n_listed=4.*k=5"),
     ],
 )
@@ -336,8 +342,8 @@ def test_sums_by_hand() -> None:
     assert empty.median_seconds() is None
 
 
-FLAGS = ("--log", "<b>sales.parquet", "--items", "items.parquet", "--tz", TZ, "--days", "2",
-         "--k", "5", "--n-listed", "15", "--recent-days", "2")  # fmt: skip
+FLAGS = ("--events", "<b>sales.parquet", "--items", "items.parquet", "--tz", TZ, "--days", "2",
+         "--k", "5", "--set", "n_listed=15", "--set", "recent_days=2")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -366,7 +372,7 @@ def test_from_the_command_line(shop: Path, trimtab_with_extras) -> None:
 
 
 def test_without_the_libraries_that_draw(shop: Path, trimtab) -> None:
-    flags = ("simulate", "--log", "sales.parquet", "--days", "1", "--engine", "popularity")
+    flags = ("simulate", "--events", "sales.parquet", "--days", "1", "--engine", "popularity")
     refused = trimtab(*flags, "--out", "undrawn", cwd=shop)
     assert refused.returncode == 2
     assert "trimtab[report]" in refused.stderr
@@ -380,11 +386,11 @@ def test_without_the_libraries_that_draw(shop: Path, trimtab) -> None:
 
 
 REFUSALS = {
-    "too many days": (["--days", "40"], "days=40"),
-    "an unknown engine": (["--engine", "als"], "engine='als'"),
-    "a level of another engine": (["--level", "aisle"], "--level aisle"),
+    "too many days": (["--days", "40"], "--days 40"),
+    "an unknown engine": (["--engine", "als"], "--engine als"),
+    "a level of another engine": (["--set", "level=aisle"], "--set level=aisle"),
     "no categories": (["--engine", "category"], "category"),
-    "no such log": (["--log", "absent.parquet"], "absent.parquet"),
+    "no such log": (["--events", "absent.parquet"], "absent.parquet"),
     "another folder": (["--out", "."], ". has files"),
     "a file": (["--out", "items.parquet"], "items.parquet"),
 }
@@ -394,7 +400,7 @@ REFUSALS = {
 def test_refusals(case: str, shop: Path, trimtab_with_extras) -> None:
     flags, said = REFUSALS[case]
     run = trimtab_with_extras(
-        "simulate", "--log", "sales.parquet", "--out", "refused", *flags, cwd=shop
+        "simulate", "--events", "sales.parquet", "--out", "refused", *flags, cwd=shop
     )
     assert run.returncode == 2
     assert said in run.stderr

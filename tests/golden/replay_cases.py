@@ -23,7 +23,7 @@ from shops import AS_OF, Shop, make_shop, run_in_process
 FIGURES = Path(__file__).with_name("replays.json")
 CHANGING = ("created", "seconds", "version", "lists_folder", "events", "checksums", "files")
 TEST = ("--date", "2026-02-16", "--date", "2026-02-18", "--test-days", 3, "--metric", "ndcg")
-RETRAIN = ("--n-listed", 20, "--retrain-every", 3)
+RETRAIN = ("--set", "n_listed=20", "--set", "retrain_every=3")
 
 
 def cases() -> dict[str, Callable[[Shop], Any]]:
@@ -31,10 +31,10 @@ def cases() -> dict[str, Callable[[Shop], Any]]:
     return {
         "backtest of lists": lambda shop: _backtest(shop, *_own(shop)),
         "backtest of engines": _backtest_engines,
-        "simulation": lambda shop: _simulate(shop, "--log", shop.events, *RETRAIN),
-        "simulation of lists": lambda shop: _simulate(shop, *_own(shop), "--reranker"),
-        "refresh": lambda shop: _refresh(shop, "--rerank"),
-        "refresh with a reranker": lambda shop: _refresh(shop, "--reranker"),
+        "simulation": lambda shop: _simulate(shop, "--events", shop.events, *RETRAIN),
+        "simulation of lists": lambda shop: _simulate(shop, *_own(shop), "--method", "reranker"),
+        "refresh": lambda shop: _refresh(shop, "--finish-lists"),
+        "refresh with a reranker": lambda shop: _refresh(shop, "--method", "reranker"),
         "history": _history,
     }
 
@@ -57,9 +57,9 @@ def _backtest(shop: Shop, *given: object) -> Any:
 
 
 def _backtest_engines(shop: Shop) -> Any:
-    engines = ("--engine", "markov", "--engine", "category", "--n-listed", 20)
+    engines = ("--engine", "markov", "--engine", "category", "--set", "n_listed=20")
     items = shop.folder / "items.parquet"
-    return _backtest(shop, "--log", shop.events, *engines, "--items", items)
+    return _backtest(shop, "--events", shop.events, *engines, "--items", items)
 
 
 def _tables(folder: Path) -> Any:
@@ -85,7 +85,7 @@ def _refresh(shop: Shop, *more: object) -> Any:
 
 def _history(shop: Shop) -> Any:
     """Of a version with biases and of one with a reranker."""
-    for number, more in enumerate((["--rerank"], ["--reranker"])):
+    for number, more in enumerate((["--finish-lists"], ["--method", "reranker"])):
         day = AS_OF.replace(day=AS_OF.day - 3 + number)
         _run(*shop.arguments("--as-of", day, *more))
     given = ("--store", shop.store, "--events", shop.events, "--test-days", 3)

@@ -281,8 +281,8 @@ def _read(how: str, data: Any, folder: Path) -> str:
         content = data.draw(st.sampled_from(STARTS))
     (folder / name).write_bytes(content)
     commands = [
-        ("evaluate", "--topk", folder / name, "--truth", folder / name),
-        ("fit", "--recs", folder / name, "--recent", folder / name, "--out", folder / "biases"),
+        ("evaluate", "--lists", folder / name, "--events", folder / name),
+        ("fit", "--lists", folder / name, "--events", folder / name, "--out", folder / "biases"),
     ]
     for command in commands:
         done = run_in_process(*command)

@@ -288,6 +288,14 @@ def found_in(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
+TYPED = {  # on the command line, for words of Python
+    "recs": "lists", "recent": "events", "k=0": "--k 0", "duplicates=": "--duplicates max",
+    "unlisted='zero'": "--set unlisted=zero", "scale='log'": "--set scale=log",
+    "scale='additive'": "--set scale=additive",
+}  # fmt: skip
+OPTIONS = {"recs": "lists", "recent": "events", "topk": "lists", "truth": "events"}
+
+
 def command_line(case: Case, folder: Path) -> list[str]:
     """Write the tables of a case; returns the arguments for its tables and settings."""
     settings, tables = {"k": 2, **case.settings}, {**NEEDED[case.command], **case.tables}
@@ -296,16 +304,16 @@ def command_line(case: Case, folder: Path) -> list[str]:
         arguments += ["--set", f"{name}={value}"]
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet")
-        arguments += [f"--{name}", f"{name}.parquet"]
+        arguments += [f"--{OPTIONS.get(name, name)}", f"{name}.parquet"]
     if case.command == "fit":
         arguments += ["--out", "out"]
     if case.command == "apply":
-        arguments += ["--bias", "bias", "--out", "out.parquet"]
+        arguments += ["--model", "bias", "--out", "out.parquet"]
     return arguments
 
 
-FIT = ("fit", "--k", "2", "--recs", "recs.parquet", "--recent", "recent.parquet")
-APPLY = ("apply", "--k", "2", "--recs", "recs.parquet", "--bias", "bias")
+FIT = ("fit", "--k", "2", "--lists", "recs.parquet", "--events", "recent.parquet")
+APPLY = ("apply", "--k", "2", "--lists", "recs.parquet", "--model", "bias")
 
 
 def after(change: Callable[[Path], object], *arguments: str) -> Callable[[Path], list[str]]:
@@ -327,7 +335,7 @@ def with_arguments(*arguments: str) -> Callable[[Path], list[str]]:
 
 def with_recs(content: bytes, name: str = "recs.parquet") -> Callable[[Path], list[str]]:
     """A fit with lists from a file with this content."""
-    arguments = ("fit", "--k", "2", "--recs", name, "--recent", "recent.parquet", "--out", "out")
+    arguments = ("fit", "--k", "2", "--lists", name, "--events", "recent.parquet", "--out", "out")
     return after(lambda folder: (folder / name).write_bytes(content), *arguments)
 
 
@@ -363,7 +371,7 @@ FILES = {
         "'item_id' | recs | 1 of 1",
     ),
     "a missing file": (
-        with_arguments("fit", "--recs", "no.parquet", "--recent", "recent.parquet", "--out", "out"),
+        with_arguments("fit", "--lists", "no.parquet", "--events", "no.parquet", "--out", "out"),
         "no.parquet",
     ),
     "a folder without a header": (
@@ -439,7 +447,7 @@ def test_the_command_refuses(name, runs):
     (line,) = run.stderr
     assert line.startswith("trimtab: ")
     for part in words:
-        assert part in line
+        assert TYPED.get(part, part) in line
     assert run.after == run.before
 
 
@@ -449,5 +457,6 @@ def test_the_command_warns(name, runs):
     assert run.result.returncode == 0
     line, guard = run.stderr
     assert re.search(r"too little to tell: \d+ users .* at least 10", guard)
-    assert re.match(f"trimtab: warning: .*{WARNINGS[name][0]}", line)
+    said = WARNINGS[name][0].replace("k=", "--k ")
+    assert re.match(f"trimtab: warning: .*{said}", line)
     assert "out/header.json" in run.after

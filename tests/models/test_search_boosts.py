@@ -145,7 +145,7 @@ def test_the_command_writes_the_same_and_refuses_in_one_sentence(trimtab, tmp_pa
     bias = make_bias({"=a": 0.5, "b": -0.25, "c": 0.0}, excluded=["c"])
     bias.save(tmp_path / "biases")
     bias.export(tmp_path / "expected.jsonl")
-    result = trimtab("export", "--bias", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
+    result = trimtab("export", "--model", "biases", "--out", "new/boosts.jsonl", cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == (
         "wrote 3 items to new/boosts.jsonl: add boost to scores, 0.25 for missing items; "
@@ -154,14 +154,14 @@ def test_the_command_writes_the_same_and_refuses_in_one_sentence(trimtab, tmp_pa
     expected = (tmp_path / "expected.jsonl").read_bytes()
     assert (tmp_path / "new" / "boosts.jsonl").read_bytes() == expected
     make_bias({7: 0.5}, scale="log").save(tmp_path / "log")
-    done = run_in_process("export", "--bias", tmp_path / "log", "--out", tmp_path / "boosts.csv")
+    done = run_in_process("export", "--model", tmp_path / "log", "--out", tmp_path / "boosts.csv")
     assert "multiply scores by factor, 1.0 for missing items" in done.stdout
     for folder, out, message in (
         ("biases", "boosts.xml", "boosts.xml"),
         ("nowhere", "boosts.csv", "nowhere"),
         ("biases", "expected.jsonl/x.csv", "is not a folder"),
     ):
-        result = run_in_process("export", "--bias", tmp_path / folder, "--out", tmp_path / out)
+        result = run_in_process("export", "--model", tmp_path / folder, "--out", tmp_path / out)
         assert result.returncode == 2
         assert result.stderr.startswith("trimtab: ")
         assert message in result.stderr

@@ -204,21 +204,27 @@ def test_what_no_query_can_do_is_refused():
 # On the command line -----------------------------------------------------------------------------
 
 
-def test_the_command_prints_the_query_or_refuses_in_one_sentence(tmp_path):
+def test_the_command_writes_the_query_or_refuses_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     bias = make_biases("log", TEXT)
     bias.save(tmp_path / "biases")
-    command = ("sql", "--bias", tmp_path / "biases", "--lists")
-    done = run_in_process(*command, "a..b")
-    assert done.returncode == 2
-    assert done.stderr.startswith("trimtab: lists='a..b': must be a name")
-    assert done.stderr.count("\n") == 1
+    command = ("export", "--model", "biases", "--lists")
+    for lists, out, words in (
+        ("a..b", "top.sql", "--lists a..b: must be a name"),
+        ("a..b", "boosts.csv", "--lists a..b: needs --out QUERY.sql"),
+    ):
+        done = run_in_process(*command, lists, "--out", out)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"trimtab: {words}")
+        assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["biases"]
     done = run_in_process(
-        *command, "shop.lists", "--k", 5, "--exclude", "seen", "--columns",
-        "user=customer,item=sku", "--depth", "all",
+        *command, "shop.lists", "--out", "new/top.sql", "--k", 5, "--exclude", "seen", "--columns",
+        "user=customer,item=sku",
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert 'from "shop"."lists" as l' in done.stdout
-    assert done.stdout == bias.sql(
-        5, lists="shop.lists", exclude="seen", depth="all",
-        columns={"user": "customer", "item": "sku"},
-    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "wrote new/top.sql\n", "")
+    written = (tmp_path / "new" / "top.sql").read_text()
+    assert 'from "shop"."lists" as l' in written
+    assert written == bias.sql(
+        5, lists="shop.lists", exclude="seen", columns={"user": "customer", "item": "sku"}
+    )

@@ -64,7 +64,7 @@ def test_what_a_backtest_recommends_is_what_a_refresh_publishes(shop: Shop):
         for name in ("results", "forecasts")
     )
     truth = Window.of(AS_OF, 3, "UTC").events(shop.log)
-    given = {"rerank": True, "learner": tt.BiasLearner(k=5), "accept": ["guard"], "tz": "UTC"}
+    given = {"finish_lists": True, "learner": tt.BiasLearner(k=5), "accept": ["guard"], "tz": "UTC"}
     for method, name in (("default", "top"), ("reranker", "lists")):
         version = shop.job(method=method, **given).run(AS_OF).version
         value = tt.evaluate(getattr(version, name)(), truth, k=5)["ndcg"]
@@ -115,7 +115,7 @@ def test_half_written_lists_are_named_once(shop: Shop):
     broken = shop.lists / f"{TONIGHT}.parquet"
     broken.write_bytes(broken.read_bytes()[: broken.stat().st_size // 2])
     # They are to be published, and the job stops; or they are not needed.
-    for more, status in ((("--rerank",), 2), (("--reranker",), 2), ((), 0)):
+    for more, status in ((("--finish-lists",), 2), (("--method", "reranker"), 2), ((), 0)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             ran = run_in_process(*shop.arguments("--as-of", AS_OF, *more))
@@ -125,7 +125,7 @@ def test_half_written_lists_are_named_once(shop: Shop):
 
 
 def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
-    expected = shop.job(learner=QUICK, rerank=True).run(AS_OF).version.top()
+    expected = shop.job(learner=QUICK, finish_lists=True).run(AS_OF).version.top()
     sold = shop.folder / "sold.parquet"
     sold.write_bytes(shop.events.read_bytes())
     for path in (sold, *sorted(shop.lists.iterdir())):
@@ -134,7 +134,7 @@ def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
         for part, rows in enumerate((table.slice(0, 1_000), table.slice(1_000))):
             pacsv.write_csv(rows, folder / f"part-{part}.csv")
         path.unlink()
-    job = shop.job(learner=QUICK, rerank=True, events=shop.folder / "sold", warm=False)
+    job = shop.job(learner=QUICK, finish_lists=True, events=shop.folder / "sold", warm=False)
     assert job.run(AS_OF).version.top().equals(expected)
 
 
@@ -145,7 +145,7 @@ def shift_scores(events, as_of):
 
 
 def test_paper_is_skipped_where_scores_are_below_0(shop: Shop):
-    given = ("--log", shop.events, "--engine", "test_day_of_a_file:shift_scores")
+    given = ("--events", shop.events, "--engine", "test_day_of_a_file:shift_scores")
     methods = ("--method", "paper", "--method", "default", "--metric", "ndcg", "--date", AS_OF)
     with pytest.warns(tt.TrimtabWarning, match="paper is skipped: .* scores go down to -"):
         ran = run_in_process(
@@ -160,10 +160,15 @@ def test_paper_is_skipped_where_scores_are_below_0(shop: Shop):
 def test_biases_of_a_reranker_are_said_to_be_only_that(shop: Shop):
     for method, expected in (("reranker", 1), ("bias", 0)):
         shop.job(method=method).run(AS_OF)
-        for command in (("export", "--out", shop.folder / "boosts.csv"), ("sql",)):
+        for name in ("boosts.csv", "top.sql"):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                assert run_in_process(*command, "--bias", shop.store).returncode == 0
+                assert (
+                    run_in_process(
+                        "export", "--model", shop.store, "--out", shop.folder / name
+                    ).returncode
+                    == 0
+                )
             said = "".join(str(own.message) for own in caught)
             assert said.count("version 1 has a reranker, but only its biases") == expected
 
@@ -172,11 +177,11 @@ def test_a_test_of_a_reranker_in_batch(shop: Shop):
     """The treatment group gets its lists, the control group the engine's own."""
     assert shop.job(method="reranker").run(AS_OF).reranker.learned
     recs, out = shop.lists / f"{TONIGHT}.parquet", shop.folder / "lists.parquet"
-    given = ("--reranker", shop.store, "--recs", recs, "--history", shop.events, "--k", 5)
+    given = ("--model", shop.store, "--lists", recs, "--history", shop.events, "--k", 5)
     found = []
     for more in ((), ("--salt", "summer", "--share", 0.3)):
         instant = ("--as-of", f"{AS_OF}T00:00:00+00:00")
-        ran = run_in_process("rerank", "apply", *given, *instant, "--out", out, *more)
+        ran = run_in_process("apply", *given, *instant, "--out", out, *more)
         assert ran.returncode == 0, ran.stderr
         found.append(pq.read_table(out).to_pandas())
     everybody, test = found

@@ -25,8 +25,8 @@ from trimtab.tables.files import write_table
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 N_ITEMS = 60
 FLAGS = (
-    "--log", "events.parquet", "--items", "items.parquet", "--engine", "markov", "--engine",
-    "category", "--method", "default", "--metric", "ndcg", "--k", "5", "--n-listed", "15",
+    "--events", "events.parquet", "--items", "items.parquet", "--engine", "markov", "--engine",
+    "category", "--method", "default", "--metric", "ndcg", "--k", "5", "--set", "n_listed=15",
 )  # fmt: skip
 DATE = ("--date", "2026-02-20")
 
@@ -77,7 +77,7 @@ def test_flags_results_and_page(folder, trimtab_with_extras):
 
 def test_a_file_with_flags_over_it(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    series = ("--first", "2026-02-10", "--last", "2026-02-20", "--every", "10")
+    series = ("--first", "2026-02-10", "--last", "2026-02-20", "--set", "every=10")
     run = run_in_process(
         "backtest", "plan.toml", *series, "--tz", "Europe/London", "--out", "filed", "--no-report"
     )
@@ -91,26 +91,26 @@ def test_a_file_with_flags_over_it(folder, monkeypatch):
 REFUSALS = [
     ([*FLAGS, "--date", "2031-01-01"], "as_of=2031-01-01.*2026-01-05"),
     (
-        [*FLAGS, "--date", "2026-01-06", "--recent-days", "1", "--log", "gap.parquet"],
+        [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=1", "--events", "gap.parquet"],
         "recent window, 2026-01-05 to 2026-01-05",
     ),
     (
-        [*FLAGS, "--date", "2026-01-06", "--recent-days", "3"],
+        [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=3"],
         "no buyer of the recent window, 2026-01-03 to 2026-01-05",
     ),
-    ([*FLAGS, *DATE, "--level", "shelf"], "engine category: level='shelf'.*aisle"),
-    ([*FLAGS, "--log", "naive.parquet", *DATE], "'timestamp' of events.*tz="),
+    ([*FLAGS, *DATE, "--set", "level=shelf"], "engine category: .*level=shelf.*aisle"),
+    ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*tz="),
     ([*FLAGS], "dates.*first.*last"),
     ([*FLAGS, *DATE, "--first", "2026-02-10", "--last", "2026-02-20"], "--date.*--first.*--last"),
     (
-        [*FLAGS[:2], "--engine", "markov", *DATE, "--level", "aisle"],
-        "--level aisle.*--engine category",
+        [*FLAGS[:2], "--engine", "markov", *DATE, "--set", "level=aisle"],
+        "--set level=aisle.*--engine category",
     ),
-    ([*FLAGS, *DATE, "--every", "3"], "--every.*--first.*--last"),
+    ([*FLAGS, *DATE, "--set", "every=3"], "--set every=3.*--first.*--last"),
     (["nothing.toml"], "nothing.toml"),
     (["broken.toml"], "broken.toml.*TOML"),
     (["odd.toml"], "'colour' in odd.toml.*log, tz"),
-    ([*FLAGS, "--log", "no.parquet", *DATE], "no.parquet"),
+    ([*FLAGS, "--events", "no.parquet", *DATE], "no.parquet"),
 ]
 
 
@@ -127,7 +127,7 @@ def test_errors_are_one_sentence(folder, monkeypatch):
 
 def test_an_interrupt_ends_the_run_and_leaves_a_page_of_finished_cells(folder):
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
-    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--every", "1")
+    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--set", "every=1")
     command = [script, "backtest", *FLAGS, *days, "--out", "stopped"]
     run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
@@ -148,7 +148,7 @@ def test_an_interrupt_ends_the_run_and_leaves_a_page_of_finished_cells(folder):
 
 
 def test_a_missing_library_is_named(folder, trimtab):
-    rival = ("--log", "events.parquet", "--engine", "factorization", "--method", "ratio")
+    rival = ("--events", "events.parquet", "--engine", "factorization", "--method", "ratio")
     for arguments, names in (
         (FLAGS, ("vl-convert", "trimtab[report]")),
         ((*rival, "--no-report"), ("SciPy", "trimtab[engines]")),

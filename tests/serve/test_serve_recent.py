@@ -113,7 +113,7 @@ def test_versions_with_and_without_a_reranker_follow_each_other(reranking):
 
 
 def test_the_lists_of_a_refresh_are_those_of_the_service(shop):
-    shop.job(reranker=True).run(AS_OF)
+    shop.job(method="reranker").run(AS_OF)
     version = Store(shop.store).current()
     assert version.reranker().summary.sources
     lists, events = pq.read_table(shop.lists / f"{TONIGHT}.parquet"), pq.read_table(shop.events)

@@ -53,11 +53,9 @@ def commands(shop: Path) -> dict[str, list[object]]:
         "serve": ["serve", "--port", 0, *store],
         "refresh": ["refresh", "--lists", shop / "lists", "--events", shop / "events.parquet",
                     "--tz", "UTC", *store],
-        "apply": ["apply", "--bias", shop / "store", "--recs", shop / "lists/2026-02-01.parquet",
+        "apply": ["apply", "--model", shop / "store", "--lists", shop / "lists/2026-02-01.parquet",
                   "--out", shop / "top.parquet"],
-        "rerank apply": ["rerank", "apply", "--reranker", shop / "store", "--recs",
-                         shop / "lists/2026-02-01.parquet", "--history", shop / "events.parquet",
-                         "--out", shop / "top.parquet"],
+        "export": ["export", "--model", shop / "store", "--out", shop / "boosts.csv"],
     }  # fmt: skip
 
 

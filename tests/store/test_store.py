@@ -336,7 +336,7 @@ def mount(options):
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True)
 
 def refresh():
-    command = shop.arguments("--as-of", AS_OF, "--rerank", *QUICK)
+    command = shop.arguments("--as-of", AS_OF, "--finish-lists", *QUICK)
     command[command.index(shop.store)] = disk / "store"
     return run_in_process(*command)
 

@@ -7,56 +7,48 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from trimtab.cli import (
     abtest,
-    biases,
     daily,
     experiments,
-    list_metrics,
-    reranking,
+    learning,
+    published,
+    ranking,
     serving,
-    simulation,
     starting,
 )
 from trimtab.cli.printing import escape_controls
-from trimtab.errors import BusyError, RefusedError, TrimtabError
+from trimtab.cli.spelling import NEW_COMMANDS, as_typed, refuse_old
+from trimtab.errors import BusyError, RefusedError, SettingError, TrimtabError
 from trimtab.version import __version__
 
-_PLAIN: dict[str, Any] = {
-    "no_args_is_help": True,
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,
-}
-app = typer.Typer(name="trimtab", **_PLAIN)
-_rerank = typer.Typer(
-    help="Learn and use a reranker: trend and each user's own purchases.", **_PLAIN
-)
-app.add_typer(_rerank, name="rerank")
 _ERROR_STATUS = {BusyError: 4, RefusedError: 3}  # 2 for any other error
 _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     (experiments.demo, "demo"),
     (starting.init, "init myshop"),
-    (biases.fit, "fit --recs lists.parquet --recent recent.parquet --out biases"),
-    (biases.apply, "apply --bias biases --recs lists.parquet --out top10.parquet"),
+    (learning.fit, "fit --lists lists.parquet --events recent.parquet --out biases"),
+    (ranking.apply, "apply --model biases --lists lists.parquet --out top10.parquet"),
     (
-        list_metrics.evaluate,
-        "evaluate --topk top10.parquet --truth later.parquet \\\n    --baseline lists.parquet",
+        ranking.evaluate,
+        "evaluate --lists top10.parquet --events later.parquet \\\n    --baseline lists.parquet",
     ),
-    (biases.export, "export --bias biases --out boosts.csv"),
-    (biases.sql, "sql --bias biases --lists shop.lists"),
-    (experiments.backtest, "backtest --log sales.parquet --first 2026-06-01 --last 2026-06-15"),
+    (ranking.export, "export --model biases --out boosts.csv"),
+    (experiments.backtest, "backtest --events sales.parquet --first 2026-06-01 --last 2026-06-15"),
     (experiments.report, "report --results backtest --tables"),
-    (daily.refresh, "refresh --lists lists --events sales.parquet --store store --rerank"),
-    (daily.history, "history --store store --events sales.parquet"),
-    (daily.rollback, "rollback --store store --to 1"),
-    (daily.diff, "diff 1 2 --store store --top 5"),
-    (simulation.simulate, "simulate --log sales.parquet --days 14"),
+    (
+        daily.refresh,
+        "refresh --lists lists --events sales.parquet --store store \\\n    --method auto",
+    ),
+    (published.history, "history --store store --events sales.parquet"),
+    (published.rollback, "rollback --store store --to 1"),
+    (published.diff, "diff 1 2 --store store --top 5"),
+    (daily.simulate, "simulate --events sales.parquet --days 14"),
     (
         abtest.abtest,
         "abtest --control emails=400000,opens=60000,clicks=9000 \\\n"
@@ -64,32 +56,38 @@ _COMMANDS: Sequence[tuple[Callable[..., None], str]] = (  # each with an example
     ),
     (serving.serve, "serve --store store --port 8000"),
 )
-_RERANK_COMMANDS: Sequence[tuple[Callable[..., None], str]] = (
-    (
-        reranking.fit,
-        "rerank fit --recs lists.parquet --recent recent.parquet \\\n"
-        "    --history earlier.parquet --out reranker",
-    ),
-    (
-        reranking.apply,
-        "rerank apply --reranker reranker --recs tonight.parquet \\\n"
-        "    --history sales.parquet --out top10.parquet",
-    ),
-)
+_running: ContextVar[Any] = ContextVar("_running", default=None)  # the command, for its messages
+
+
+class _Commands(TyperGroup):
+    """All commands; those that have a new name are refused with it."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in NEW_COMMANDS:
+            raise SettingError(f"{cmd_name} is now {NEW_COMMANDS[cmd_name]}; use that")
+        return super().get_command(ctx, cmd_name)
 
 
 class _PlainCommand(TyperCommand):
     """A command whose help shows arguments without braces and Python types."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        refuse_old(args, self)
+        _running.set(self)
+        return super().parse_args(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
         text = re.sub(r"^(  [A-Z]+) <\w+>", r"\1", super().get_help(ctx), flags=re.MULTILINE)
         return re.sub(r"\{([A-Z]+)\}", r"\1", text)
 
 
-for _group, _commands in ((app, _COMMANDS), (_rerank, _RERANK_COMMANDS)):
-    for _command, _example in _commands:
-        _shown = f"\b\nExample:\n  trimtab {_example}"  # \b keeps the lines
-        _group.command(cls=_PlainCommand, epilog=_shown)(_command)
+app = typer.Typer(
+    name="trimtab", cls=_Commands, no_args_is_help=True, add_completion=False,
+    pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
+for _command, _example in _COMMANDS:
+    _shown = f"\b\nExample:\n  trimtab {_example}"  # \b keeps the lines
+    app.command(cls=_PlainCommand, epilog=_shown, help=getattr(_command, "help", None))(_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -103,7 +101,14 @@ def version_option(
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"trimtab: warning: {escape_controls(str(message))}", file=sys.stderr)
+    print(f"trimtab: warning: {_printed(message)}", file=sys.stderr)
+
+
+def _printed(message: object) -> str:
+    """Return a message with the options of the command that runs, safe for a terminal."""
+    command = _running.get()
+    text = str(message)
+    return escape_controls(text if command is None else as_typed(text, command))
 
 
 class _Stopped(BaseException):
@@ -117,10 +122,11 @@ def _stop(number: int, _: object) -> None:
 
 def guarded(command: Callable[[], Any]) -> int:
     """Run a command and return its exit status; print an error as one sentence."""
+    _running.set(None)
     try:
         command()
     except TrimtabError as error:
-        print(f"trimtab: {escape_controls(str(error))}", file=sys.stderr)
+        print(f"trimtab: {_printed(error)}", file=sys.stderr)
         return _ERROR_STATUS.get(type(error), 2)
     except OSError as error:
         if error.filename is None:

@@ -1,8 +1,9 @@
-"""Options that several commands share, the defaults they take, and the checks they need."""
+"""Options that several commands share, and the checks they need."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,18 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from trimtab.abtest.buckets import Experiment
-from trimtab.checks import DUPLICATES, METRICS
 from trimtab.errors import SettingError
-from trimtab.learn.learners import REPEATS
 from trimtab.models.list_ranking import ALL
-from trimtab.models.widening import WIDEN
 from trimtab.tables.files import is_csv, require_writable_folder
 from trimtab.tables.places import as_place
-
-
-def one_of(names: Sequence[str]) -> str:
-    """Return names as a phrase: 'acc, map or ndcg'."""
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def defaults_of(function: Callable[..., Any]) -> SimpleNamespace:
@@ -36,101 +29,30 @@ def option(metavar: str, help: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help)
 
 
-AllowedFile = Annotated[str | None, option("FILE", "Allowed items: item_id. All by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
-BiasFolder = Annotated[Path, option("FOLDER", "Folder with the saved biases.", "--bias")]
-CategoryLevel = Annotated[
-    str | None, option("COLUMN", "Category column for --engine category.", "--level")
-]
-Columns = Annotated[
-    str | None,
-    option(
-        "NAMES",
-        "Names of columns in your files, like user=customer,item=sku,time=ts; also score, "
-        "category, quantity and others.",
-        "--columns",
-    ),
-]
-Depth = Annotated[
-    str | None,
-    option(
-        "NUMBER",
-        "Items of each list to re-rank, the best by score, or all. By default as many as the "
-        "lists had that the biases were learned on.",
-    ),
-]
-Duplicates = Annotated[
-    str, option("RULE", f"Rule for a (user, item) pair listed twice: {one_of(DUPLICATES)}.")
-]
-Escape = Annotated[
-    bool,
-    typer.Option(
-        "--escape",
-        help="In CSV, put an apostrophe before text that a spreadsheet may run as a formula. It "
-        "changes such ids.",
-    ),
-]
-ExcludeFile = Annotated[str | None, option("FILE", "Pairs not to show: user_id, item_id.")]
-ItemsFile = Annotated[
-    str | None,
-    option(
-        "FILE", "Item table: item_id, and optionally name and category columns, coarse to fine."
-    ),
-]
-ListsFolder = Annotated[
-    str | None,
-    option("FOLDER", "Dated lists of your own engine, one file or partition per day.", "--lists"),
-]
-LogFile = Annotated[
-    str | None,
-    option(
-        "FILE",
-        "Purchase log: Parquet or CSV, gift-shop or complete-journey. By default gift-shop.",
-        "--log", "--events",
-    ),
-]  # fmt: skip
-Metric = Annotated[str, option("NAME", f"Metric to learn for: {one_of(METRICS)}.")]
-Paper = Annotated[bool, typer.Option("--paper", help="Use the paper's settings.")]
-Query = Annotated[str | None, option("SQL", "SQL query, if --events is a database.")]
-RecentDays = Annotated[int, option("DAYS", "Length of the recent window.")]
-RecsFile = Annotated[str, option("FILE", "The engine's lists: user_id, item_id, score.", "--recs")]
-_REPEATS = option(
-    "RULE",
-    f"Rule for adding what a user bought before to the list: {one_of(REPEATS)}; auto: unless the "
-    f"engine's lists never hold such items.",
-)
-Repeats = Annotated[str, _REPEATS]
-RepeatsIfAny = Annotated[str | None, _REPEATS]
-Salt = Annotated[
-    str | None, option("NAME", "Name of the A/B test; it determines each user's group.")
-]
-Settings = Annotated[
-    list[str] | None,
-    option("NAME=VALUE", "Learner setting, like penalty=0.5. Repeatable.", "--set"),
-]
+# What the options of several commands say, where a command does not describe its own.
+SHARED = {
+    "as_json": "Print the results as JSON.",
+    "columns": "Names of columns in your files, like user=customer,item=sku,time=ts; also score, "
+    "category, quantity and others.",
+    "duplicates": "Rule for a (user, item) pair listed twice: error, max, mean or sum.",
+    "escape": "In CSV, put an apostrophe before text that a spreadsheet may run as a formula. It "
+    "changes such ids.",
+    "events": "Purchases: Parquet, CSV, gift-shop or complete-journey. By default gift-shop.",
+    "lists": "Folder of dated lists of your own engine, one file or partition per day.",
+    "model": "Folder of a saved model, or a store.",
+    "out": "Folder for the results.",
+    "report": "Write a page to the folder.",
+    "salt": "Name of the A/B test; it determines each user's group.",
+    "setting": "Setting without an option of its own, like penalty=0.5. Repeatable.",
+    "store": "Folder with the published versions.",
+    "strength": "Share of what was learned to use, from 0 (the engine alone) to 1.",
+    "weights": "File with user weights: user_id, weight.",
+}
+AsJson = Annotated[bool, typer.Option("--json", help=SHARED["as_json"])]
+Columns = Annotated[str | None, option("NAMES", SHARED["columns"])]
+Salt = Annotated[str | None, option("NAME", SHARED["salt"])]
 Share = Annotated[float, option("SHARE", "Share of users in the treatment group.")]
-ShareOfTest = Annotated[
-    float | None,
-    option(
-        "SHARE",
-        f"Share of users in the treatment group with --salt; {Experiment.share:g} by default.",
-        "--share",
-    ),
-]
-Slots = Annotated[int, option("NUMBER", "Slots per user.", "--k")]
-StoreFolder = Annotated[Path, option("FOLDER", "Folder with the published versions.", "--store")]
-Strength = Annotated[
-    float,
-    option("SHARE", "Share of what was learned to use, from 0 (the engine alone) to 1."),
-]
-WeightsFile = Annotated[str | None, option("FILE", "User weights: user_id, weight.")]
-_WIDEN = option(
-    "RULE",
-    f"Rule for what may be added to lists: {one_of(WIDEN)}; listed: only what is on some list.",
-)
-Widen = Annotated[str, _WIDEN]
-WidenIfAny = Annotated[str | None, _WIDEN]
-Zone = Annotated[str | None, option("ZONE", "Time zone of the shop, like Europe/London.")]
+StoreFolder = Annotated[Path, option("FOLDER", SHARED["store"])]
 
 
 def share_of_test(salt: str | None, share: float | None) -> float:
@@ -175,6 +97,23 @@ def refuse_escape(escape: bool, out: Path) -> None:
     """Refuse to escape formulas in a file that has none."""
     if escape and not is_csv(out):
         raise SettingError(f"--escape: is for .csv files, but --out is {out}; drop --escape")
+
+
+def parse_settings(pairs: Sequence[str] | None, names: Sequence[str]) -> dict[str, Any]:
+    """Return settings from name=value pairs; a value that is not JSON is text."""
+    settings: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, text = pair.partition("=")
+        if not equals or name not in names:
+            raise SettingError(f"--set {pair}: must be name=value; names are {', '.join(names)}")
+        words: dict[str, Any] = {"true": True, "false": False}
+        if name != "widen":  # whose value may be the word
+            words["none"] = None
+        try:
+            settings[name] = words[text.lower()] if text.lower() in words else json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
 
 
 def parse_depth(text: str | None) -> int | str | None:

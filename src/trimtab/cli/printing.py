@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,20 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from trimtab.models.model import WHOLE, forecast_at
-from trimtab.replay.results import CellDone
+from trimtab.errors import DataError, StoreError
+from trimtab.models.model import WHOLE, LeftOut, forecast_at
+from trimtab.replay.results import INCOMPLETE, CellDone
 from trimtab.tables.files import count_formulas, is_csv
 
 console = Console()
 _WIDEST = 1_000  # characters
+_USERS = "held-out users of the same days, which says less of other days"
+_PARTS = {
+    "trend": "by the biases alone",
+    "personal": "with each user's own purchases",
+    "trending": "with items added that sell well",
+    "own": "with items added that the user bought before",
+}
 
 
 def escape_controls(text: str) -> str:
@@ -44,6 +52,28 @@ def say(text: str) -> None:
 def say_page(page: Path) -> None:
     """Print the address of a page that was written, to open it from a terminal."""
     say(f"page: {page.resolve().as_uri()}")
+
+
+@contextlib.contextmanager
+def page_if_stopped(
+    load: Callable[[], Any], of: str, write: Callable[[Any], None]
+) -> Iterator[None]:
+    """Write a page of what is finished if the work stops before its end.
+
+    Args:
+        load: returns the results, or raises if nothing is finished.
+        of: what is counted, after the numbers.
+        write: writes the page.
+    """
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StoreError, DataError):
+            results = load()
+            if INCOMPLETE in results.about:
+                say("incomplete: {done} of {total} ".format(**results.about[INCOMPLETE]) + of)
+                write(results)
+        raise
 
 
 def say_weighted(weighted: bool) -> None:
@@ -79,7 +109,9 @@ def _finite(value: Any) -> Any:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table with borders."""
-    _print_rows(Table(*columns), rows)
+    table = Table(*columns)
+    _fill(table, rows)
+    console.print(table)
 
 
 def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -94,11 +126,6 @@ def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None
     wide = console.options.update(max_width=_WIDEST)
     table.width = Measurement.get(console, wide, table).maximum  # print(width=) caps it
     console.print(table, crop=False, no_wrap=True)  # numbers are never cut
-
-
-def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
-    _fill(table, rows)
-    console.print(table)
 
 
 def _fill(table: Table, rows: Iterable[Sequence[str]]) -> None:
@@ -196,3 +223,35 @@ def say_strength(strength: float, by_strength: Mapping[str, Sequence[float]]) ->
         return
     others = ", ".join(f"{name}: {figures[0]:+.1%}" for name, figures in by_strength.items())
     say(f"strength {strength:g}: the forecast is {lift:+.1%} (measured at {others})")
+
+
+def percent(value: float | None, none: str = "-") -> str:
+    """Return a lift as text."""
+    return none if value is None else f"{value:+.1%}"
+
+
+def describe_forecast(figures: Mapping[str, Any], users: str = _USERS) -> str:
+    """Return the expected lift with its interval, and what it was measured on."""
+    low, high = figures["forecast_low"], figures["forecast_high"]
+    told = f"forecast for the coming days{users and ':'} {percent(figures['forecast'], 'none')}"
+    if low is None:
+        return told
+    windows = figures.get("forecast_windows", 0)
+    held_out = f"{windows} held-out windows" if windows else users or "held-out users of the window"
+    return f"{told} (90 % interval {percent(low)} to {percent(high)}), from {held_out}"
+
+
+def describe_parts(lifts: Mapping[str, float]) -> str:
+    """Return the lifts as one part of a reranker after the other is used, in words."""
+    return ", ".join(f"{lift:+.1%} {_PARTS.get(part, part)}" for part, lift in lifts.items())
+
+
+def describe_left_out(left_out: LeftOut) -> str:
+    """Return how many events were not used, and why."""
+    reasons = (
+        (left_out.later, "at or after the instant of the lists"),
+        (left_out.unknown_users, "of users without a list"),
+        (left_out.unknown_items, "of items that were neither learned nor listed"),
+    )
+    told = ", ".join(f"{number} {why}" for number, why in reasons if number)
+    return f"{sum(left_out)} events were left out{told and ': '}{told}"

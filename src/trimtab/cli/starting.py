@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import say
 from trimtab.errors import StoreError
 from trimtab.tables.files import require_writable_folder
@@ -17,26 +15,27 @@ _NOT_OURS = ".txt"  # after the names of Python files, which are not part of the
 _PLACE = "FOLDER"  # stands for the folder, in files of schedule
 
 
-def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Empty or new folder for the project.")
-    ],
-) -> None:
+@options_from(arguments="folder")
+def init(folder: str) -> None:
     """Write a small project for the daily job into an empty folder.
 
     Settings, scripts for the job and for a backtest, schedules. It runs on the gift shop's data as
     it stands.
+
+    Options:
+        folder: Empty or new folder for the project.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    place = Path(folder)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise StoreError(f"{folder}: must be an empty or a new folder; name another one")
-    require_writable_folder(folder)
+    require_writable_folder(place)
     try:
-        _write_files(folder)
+        _write_files(place)
     except OSError as error:
         raise StoreError(
             f"cannot write to {folder}: {error.strerror}; use another folder"
         ) from error
-    say(f"next: cd {shlex.quote(str(folder))}, and read README.md")
+    say(f"next: cd {shlex.quote(folder)}, and read README.md")
 
 
 def _write_files(folder: Path) -> None:

@@ -90,7 +90,7 @@ class Shown(NamedTuple):
                 f"above the limit of {limit:.0%}; the engine's own lists give its ten "
                 f"{self.engine.ten_items:.0%}, and the ten most bought make up "
                 f"{self.bought.ten_items:.0%} of purchases: not published; look at these lists, or "
-                f"pass --max-concentration {math.ceil(100 * found) / 100:g}"
+                f"pass max_concentration={math.ceil(100 * found) / 100:g}"
             )
 
     def describe(self) -> dict[str, Any]:

@@ -67,10 +67,6 @@ class LearnedTonight(NamedTuple):
     model: Model
     choice: Choice | None = None  # of several methods
 
-    def with_strength(self, strength: float) -> LearnedTonight:
-        """Return the same at a strength."""
-        return self._replace(model=self.model.with_strength(strength))
-
     def describe(self, asked: str) -> dict[str, Any]:
         """Return what the manifest says of the method."""
         told: dict[str, Any] = {"asked": asked, "used": self.method}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +31,7 @@ _MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
 _SOME_UNKNOWN = 0.1  # from here on, a warning
 _HOUR = 3_600_000_000  # microseconds
 _EARLY = 4 * _HOUR  # before the earliest last sale of the same weekday: the day is not over
-_ADVICE = "check these lists, or pass --accept different-lists"
+_ADVICE = "check these lists, or pass accept=['different-lists']"
 
 
 def require_newer_day(store: Store, current: int | None, data: ShopData, accept: bool) -> None:
@@ -46,11 +45,11 @@ def require_newer_day(store: Store, current: int | None, data: ShopData, accept:
     if str(data.as_of) < served.as_of and not accept:
         raise RefusedError(
             f"as_of={data.as_of}: version {current}, the current one, is for a later day, "
-            f"{served.as_of}: not published; pass --accept older to publish anyway"
+            f"{served.as_of}: not published; pass accept=['older'] to publish anyway"
         )
     zone = served.manifest.get("tz", data.log.tz)  # a version published by hand may have none
     if zone != data.log.tz:
-        warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check --tz")
+        warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check tz=")
 
 
 def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: int | None) -> None:
@@ -65,7 +64,7 @@ def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: i
         stays = "" if current is None else f", version {current} stays in use"
         what = "anyway" if changes_lists else "the engine alone"
         raise RefusedError(
-            f"{concerns[0]}: not published{stays}; pass --accept guard to publish {what}"
+            f"{concerns[0]}: not published{stays}; pass accept=['guard'] to publish {what}"
         )
 
 
@@ -110,15 +109,10 @@ def unchanged_share(
     if top.num_rows == 0:
         return 0.0
     k = int(pc.max(top[RANK]).as_py())
-    engine_top = rank_as_engine(model, lists, k, duplicates=duplicates)
-    tables = (engine_top, top)
-    _, user_codes = Vocabulary.encode(*(id_column("lists", USER, own[USER]) for own in tables))
-    items, item_codes = Vocabulary.encode(*(id_column("lists", ITEM, own[ITEM]) for own in tables))
-    before, after = (
-        users.astype(np.int64) * len(items) + codes
-        for users, codes in zip(user_codes, item_codes, strict=True)
-    )
-    return float(np.isin(before, after).mean())
+    before = rank_as_engine(model, lists, k, duplicates=duplicates).select([USER, ITEM])
+    after = top.select([USER, ITEM]).cast(before.schema)
+    kept = before.join(after, [USER, ITEM], join_type="left semi")
+    return float(kept.num_rows / before.num_rows)
 
 
 def require_known_items(lists: DatedLists, training: Training, data: ShopData) -> None:
@@ -145,8 +139,8 @@ def require_known_items(lists: DatedLists, training: Training, data: ShopData) -
     )
     if share > _MOST_UNKNOWN:
         raise RefusedError(
-            f"{found}: not published; check whether ids have changed, or pass --accept "
-            f"unknown-items"
+            f"{found}: not published; check whether ids have changed, or pass "
+            f"accept=['unknown-items']"
         )
     if share > _SOME_UNKNOWN:
         warn(f"{found}; check whether ids have changed")
@@ -229,4 +223,4 @@ def require_complete(log: Log, newest: Window, as_of: date) -> None:
 
 
 def _incomplete(finding: str) -> RefusedError:
-    return RefusedError(f"{finding}; wait for the rest, or pass --accept incomplete")
+    return RefusedError(f"{finding}; wait for the rest, or pass accept=['incomplete']")

@@ -32,7 +32,7 @@ from trimtab.tables.places import Place, as_place
 from trimtab.tables.times import as_datetime, local_day, read_day, require_zone
 
 _N_DRAWS, _SEED = 1000, 0
-_PASS_LISTS = "pass the folder of dated lists (--lists on the command line)"
+_PASS_LISTS = "pass the folder of dated lists, lists="
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,7 @@ def _merge_pairs(lists: pa.Table, rule: str) -> pa.Table:
 def _shown_by(version: Version, listed: pa.Table, bought: pa.Table) -> pa.Table:
     """Return what a version showed: its finished lists, or lists ranked by its biases."""
     finished = version.lists()
+    finished = version.top() if finished is None else finished
     if finished is not None:
         return rows_of_users(finished, bought)
     bias = version.bias()

@@ -16,24 +16,19 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.checks import (
-    DUPLICATES,
-    require_choice,
-    require_number,
-    require_whole,
-)
+from trimtab.checks import DUPLICATES, require_choice, require_number, require_whole
 from trimtab.daily.concentration import Concentration, Shown
 from trimtab.daily.method_choice import (
     AUTO,
     BIAS,
     METHODS,
     NAMES_IN_BACKTESTS,
-    RERANKER,
     LearnedTonight,
     learn_best,
 )
@@ -44,7 +39,7 @@ from trimtab.daily.publish_checks import (
     require_no_concerns,
 )
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import Limits, Published, Tonight, Usual, read_tonight
+from trimtab.daily.tonight import read_limits, read_tonight
 from trimtab.errors import (
     DataError,
     GuardWarning,
@@ -54,7 +49,7 @@ from trimtab.errors import (
     TrimtabWarning,
 )
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.models import ItemBias, Model, Reranker
+from trimtab.models import ItemBias, LeftOut, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.replay.dated_lists import DatedLists, find_lists
@@ -78,17 +73,22 @@ ACCEPTABLE = (GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS, UNKNOWN_ITEMS, ID_TYPE,
 
 @dataclass(frozen=True)
 class Refreshed:
-    """The version that a refresh published, its biases, any warnings, and the reranker if asked."""
+    """The version that a refresh published, what it learned, and any warnings."""
 
     version: Version
-    bias: ItemBias
+    model: Model  # what ranks the lists
     warnings: tuple[str, ...]
-    reranker: Reranker | None = None
 
     @property
-    def model(self) -> Model:
-        """What ranks the lists."""
-        return self.reranker or self.bias
+    def bias(self) -> ItemBias:
+        """The biases."""
+        found: ItemBias = self.model.item_bias
+        return found
+
+    @property
+    def reranker(self) -> Reranker | None:
+        """The reranker, if one was published."""
+        return self.model if isinstance(self.model, Reranker) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,50 +97,48 @@ class Refresh:
 
     Args:
         lists: folder of dated lists (user_id, item_id, score), one file or partition per day, like
-            `2026-11-01.parquet` or `date=2026-11-01`. Lists of a day may have seen that day's
+            2026-11-01.parquet. Or `date=2026-11-01`; lists of a day may have seen that day's
             events, unless their column `trained_until` says otherwise. An address like
             "s3://bucket/lists" will do, too.
-        events: user_id, item_id, timestamp: a Parquet file or folder, a CSV file, the address of
-            one, like "s3://bucket/events.parquet", or that of a database,
-            "postgresql://user@host/name" or "duckdb:path.db".
+        events: purchases: Parquet, CSV, s3://, postgresql://user@host/name or duckdb:path.db. They
+            have user_id, item_id, timestamp.
         store: folder of versions.
-        query: SQL for a database.
-        tz: the shop's time zone, if timestamps have none.
-        items: file with item_id, and any of `name` and columns that group items, from coarse to
-            fine; the finest is used as the category.
+        query: SQL query, if events is a database.
+        tz: time zone of the shop, like Europe/London. It is needed if timestamps have none.
+        items: file with item_id, and any of name and columns that group items, coarse to fine. The
+            finest is used as the category.
         learner: the learner to use.
-        recent_days: length of a window in days.
+        recent_days: days in a window.
         windows: most windows to learn from: the newest and those right before it, as long as the
             log reaches back and there are lists made before them. Earlier windows with a hole in
             the log are left out.
-        learn_on: day of the training lists for the newest window; by default the newest lists made
-            before it.
-        rerank: also publish the newest lists, re-ranked.
+        learn_on: date of the lists to learn from; by default the newest before the window.
+        finish_lists: publish the newest lists too, as the model ranks them. With the methods
+            "reranker" and "auto" they always are.
         keep: days to keep versions of; of a day that is published again, the last version is kept,
             and the one that it replaced, to roll back to.
-        duplicates: what to do if a (user, item) pair is listed twice: "error", "max", "mean" or
-            "sum".
-        accept: what to publish anyway. "guard": what the guard warns about, and the engine alone if
-            there is no clear gain; "incomplete": a log that looks incomplete; "older": a day before
-            the day of the version served now; "different-lists": lists to re-rank that differ much
-            from the training lists;
-            "unknown-items": newest lists of which most entries are items without any data;
-            "id-type": item ids of another type than those of the version served now;
-            "leaked-lists": training lists that seem to have seen their window.
+        duplicates: rule for a (user, item) pair listed twice: error, max, mean or sum.
+        accept: checks to override (repeatable): guard, incomplete, older, different-lists,
+            unknown-items, id-type or leaked-lists. With "guard" goes what the guard warns about,
+            and the engine alone if there is no clear gain; with "incomplete" a log that looks
+            incomplete; with "older" a day before the day of the version served now; with
+            "different-lists" lists to publish that differ much from the training lists; with
+            "unknown-items" newest lists of which most entries are items without any data; with
+            "id-type" item ids of another type than those of the version served now; with
+            "leaked-lists" training lists that seem to have seen their window.
         warm: start from the biases served now. The ascent then ends a little sooner, and biases
             change less from day to day; the default learner finds the same optimum from any start.
-        method: "bias": what the learner says, the default; "reranker": as `reranker`; "auto": of
-            these the one with the best forecast on held-out windows. The name that a backtest has
-            for the bias, "default", is understood. The method served before is kept unless it
-            gains nothing or another is better by more than its standard error.
-            With "auto", the newest lists are always published, finished by the method chosen.
-        strength: share of what was learned to publish, from 0 to 1, for a cautious start.
-        reranker: also learn a `Reranker` with the learner's k, metric, scale and seed, and publish
-            it with the newest lists, finished by it; its item part is published as the biases.
+        method: method to learn with: bias, reranker or auto (the better one, and no change on a
+            whim). A reranker has the learner's k, metric, scale and seed; its item part is
+            published as the biases. "auto" takes the method with the best forecast on held-out
+            windows; the one served before is kept unless it gains nothing or another is better by
+            more than its standard error. The name that a backtest has for the bias, "default", is
+            understood.
+        strength: share of what was learned to publish, from 0 (the engine alone) to 1.
         widen: what a reranker may add to lists, as for `RerankLearner`; its default if None.
         repeats: whether it may add what the user bought before, as for `RerankLearner`.
-        exclude: file with user_id, item_id of pairs that the finished lists must not hold.
-        allowed: file with item_id of the only items that they may hold.
+        exclude: file with pairs that finished lists must not hold: user_id, item_id.
+        allowed: file with the only items that finished lists may hold: item_id.
         columns: names of columns in all these files, like {"user": "customer", "time": "ts"}.
         max_concentration: largest share of all slots that the ten most shown items may take. By
             default 7 times the share of purchases that the ten most bought items make up, or half
@@ -157,14 +155,13 @@ class Refresh:
     recent_days: int = 3
     windows: int = WINDOWS
     learn_on: Any = None
-    rerank: bool = False
+    finish_lists: bool = False
     keep: int = 14
     duplicates: str = "error"
     accept: Collection[str] = ()
     warm: bool = True
-    method: str | None = None
+    method: str = BIAS
     strength: float = 1.0
-    reranker: bool = False
     widen: str | None = None
     repeats: str | None = None
     exclude: str | Path | None = None
@@ -184,26 +181,14 @@ class Refresh:
         object.__setattr__(self, "strength", require_strength(self.strength))
         if self.max_concentration is not None:
             require_number("max_concentration", self.max_concentration, 0.0, 1.0)
-        self._check_method()
-        if self._asked in (RERANKER, AUTO):
-            self._require_same_settings()
-        else:
-            self._refuse_without_reranker()
-
-    @property
-    def _asked(self) -> str:
-        """The method to use."""
-        return self.method or (RERANKER if self.reranker else BIAS)
-
-    def _check_method(self) -> None:
-        if self.method is None:
-            return
         object.__setattr__(self, "method", NAMES_IN_BACKTESTS.get(self.method, self.method))
         require_choice("method", self.method, METHODS)
-        if self.reranker and self.method != RERANKER:
-            raise SettingError(
-                f"method={self.method!r}: reranker=True asks for another one; drop one of them"
-            )
+        if self.method != BIAS:
+            self._require_same_settings()
+            return
+        self._refuse("method='reranker' or method='auto'", "widen", "repeats")
+        if not self.finish_lists:
+            self._refuse("finish_lists=True, or another method", "exclude", "allowed")
 
     def _require_same_settings(self) -> None:
         """Refuse settings of the learner that a reranker does not have."""
@@ -211,17 +196,14 @@ class Refresh:
         for name, value in asdict(self.learner).items():
             if value != learned[name]:
                 raise SettingError(
-                    f"{name}={value!r}: a reranker takes k, metric, scale and seed of the learner "
-                    f"only; drop {name}, or refresh without reranker"
+                    f"learner.{name}={value!r}: a reranker takes only k, metric, scale and seed of "
+                    f"the learner; drop {name}, or use method='bias'"
                 )
 
-    def _refuse_without_reranker(self) -> None:
-        for name in ("widen", "repeats", "exclude", "allowed"):
-            value = getattr(self, name)
-            if value is not None:
-                raise SettingError(
-                    f"{name}={str(value)!r}: needs reranker=True or method='auto'; add it"
-                )
+    def _refuse(self, needed: str, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                raise SettingError(f"{name}={str(value)!r}: needs {needed}; add it")
 
     def _rerank_learner(self) -> RerankLearner:
         shared = {name: getattr(self.learner, name) for name in ("k", "metric", "scale", "seed")}
@@ -243,9 +225,8 @@ class Refresh:
             TrimtabError: anything else; in all cases the current version stays in place.
         """
         asked = None if as_of is None else read_day("as_of", as_of)
-        store = Store(self.store)
+        store, own = Store(self.store), ColumnMap.of(self.columns)
         with open_writer(store) as writer, _collect_warnings() as caught:
-            own = ColumnMap.of(self.columns)
             data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
             require_newer_day(store, writer.current, data, OLDER in self.accept)
@@ -253,16 +234,18 @@ class Refresh:
             with writer.temporary_folder() as room:
                 made = self._make_version(lists, data, served, caught, room)
                 number = writer.publish(made.write, made.manifest, self.keep)
-        model = made.model
-        reranker: Any = model if model.needs_events else None
-        return Refreshed(store.version(number), model.item_bias, made.notes, reranker)
+        return Refreshed(store.version(number), made.model, tuple(made.manifest["warnings"]))
+
+    @property
+    def _finishes_lists(self) -> bool:
+        return self.finish_lists or self.method != BIAS
 
     def _make_version(
         self, lists: DatedLists, data: ShopData, served: ServedNow,
         caught: list[warnings.WarningMessage], room: Path,
     ) -> NewVersion:  # fmt: skip
         """Return everything that a version holds, before anything is published."""
-        if self._publishes_lists:
+        if self._finishes_lists:
             lists.seen_until(lists.newest(data.as_of))  # raises at once if they cannot be read
         training, data = self._read_training(lists, data, served, room)
         start = served.start_for(self.learner) if self.warm else None
@@ -270,63 +253,55 @@ class Refresh:
             start = None
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
-        limits = Limits.read(self.exclude, self.allowed, ColumnMap.of(self.columns))
+        limits = read_limits(self.exclude, self.allowed, ColumnMap.of(self.columns))
         began = time.perf_counter()
         learned = self._learn(training, start, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
             require_no_concerns(concerns, learned.model.changes_lists, served.number)
-        learned = learned.with_strength(self.strength)
-        tonight, tables = None, {}
-        if self._publishes_lists:
-            tonight = read_tonight(lists, data, learned.model, limits, self.duplicates, room)
-            tables = self._rank(tonight, learned.model, training)
-            shown = list(tables.values())[-1].shown
-        else:
-            shown = self._measure_on_training_lists(learned.model, training)
-        ours = (note for note in caught if issubclass(note.category, TrimtabWarning))
-        notes = tuple(str(note.message) for note in ours)
+        model = learned.model.with_strength(self.strength)
+        bought = Concentration.of(training.recent)
+        finished = None
+        if self._finishes_lists:
+            tonight = read_tonight(lists, data, model, limits, self.duplicates, room)
+            trained = None if DIFFERENT_LISTS in self.accept else training.newest
+            finished = tonight.rank(model, self.learner.k, trained, bought)
+            day, shown = tonight.day, finished.shown
+        else:  # what biases lead to on the lists that they were learned from
+            day = training.days[0]
+            listed, _ = some_lists(training.newest)
+            options: dict[str, Any] = {"duplicates": self.duplicates}
+            top = model.rank(listed, self.learner.k, **options).top
+            shown = Shown.measure(model, listed, top, self.learner.k, bought, **options)
+        shown.require_below(self.max_concentration, day)
+        notes = [str(note.message) for note in caught if issubclass(note.category, TrimtabWarning)]
+        reranked = None if finished is None else day
         manifest = {
-            **self._describe(learned, data, training, seconds, notes, tonight),
+            **self._describe(learned, model, data, training, reranked, seconds, notes),
             "concentration": shown.describe(),
             "started_from": None if start is None else served.number,
         }
-        if learned.model.needs_events:
-            manifest["reranker"] = self._describe_reranker(learned.model, tables[LISTS])
-        return NewVersion(learned.model, tables, data.names(), manifest, notes)
-
-    @property
-    def _publishes_lists(self) -> bool:
-        return self.rerank or self._asked in (RERANKER, AUTO)
+        if finished is not None and model.needs_events:
+            manifest["reranker"] = self._describe_reranker(model, finished.left_out)
+        tables = {NAMES: data.names()}
+        if finished is not None:
+            tables[TOP if self.method == BIAS else LISTS] = finished.top
+        return NewVersion(model, tables, manifest)
 
     def _learn(
         self, training: Training, start: ItemBias | None, served: ServedNow, room: Path
     ) -> LearnedTonight:
         """Return what the method that was asked for learns."""
+        learner = self.learner if self.method == BIAS else self._rerank_learner()
         try:
-            if self._asked == BIAS:
-                return LearnedTonight(
-                    BIAS, training.fit(self.learner, self.duplicates, room, start)
-                )
-            reranker = training.fit(self._rerank_learner(), self.duplicates, room)
+            model = training.fit(learner, self.duplicates, room, start)
         except DataError as error:  # its message says recs and recent
             days = ", ".join(map(str, training.days))
             raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
-        if self._asked == AUTO:
-            return learn_best(reranker, served.method)
-        return LearnedTonight(RERANKER, reranker)
-
-    def _rank(self, tonight: Tonight, model: Model, training: Training) -> dict[str, Published]:
-        """Return tonight's lists by the names of their files."""
-        trained = None if DIFFERENT_LISTS in self.accept else training.newest
-        usual = Usual(trained, Concentration.of(training.recent), self.max_concentration)
-        found, k = {}, self.learner.k
-        if self.rerank:
-            found[TOP] = tonight.rank(model.item_bias, k, usual, TOP, finish=False)
-        if self._asked == AUTO or model.needs_events:
-            found[LISTS] = tonight.rank(model, k, usual, LISTS, finish=True)
-        return found
+        if self.method == AUTO:
+            return learn_best(model, served.method)
+        return LearnedTonight(self.method, model)
 
     def _read_training(
         self, lists: DatedLists, data: ShopData, served: ServedNow, room: Path
@@ -343,25 +318,18 @@ class Refresh:
             )
         except LeakedListsError as error:
             raise RefusedError(
-                f"{error}: not published; learn from lists made before it, or pass --accept "
-                f"{LEAKED}"
+                f"{error}: not published; learn from lists made before it, or pass "
+                f"accept=['{LEAKED}']"
             ) from error
 
-    def _measure_on_training_lists(self, model: Model, training: Training) -> Shown:
-        """Return the concentration that biases lead to if no lists are published, after a check."""
-        lists, _ = some_lists(training.newest)
-        top = model.rank(lists, self.learner.k, duplicates=self.duplicates).top
-        bought = Concentration.of(training.recent)
-        shown = Shown.measure(model, lists, top, self.learner.k, bought, duplicates=self.duplicates)
-        shown.require_below(self.max_concentration, training.days[0])
-        return shown
-
     def _describe(
-        self, learned: LearnedTonight, data: ShopData, training: Training, seconds: float,
-        notes: tuple[str, ...], tonight: Tonight | None,
+        self, learned: LearnedTonight, model: Model, data: ShopData, training: Training,
+        reranked: date | None, seconds: float, notes: list[str],
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the manifest: how the version was made."""
-        bias = learned.model.item_bias
+        """Return what the manifest says of settings and of what was learned."""
+        bias = model.item_bias
+        place = as_place(self.lists)
+        folder = place.text if isinstance(place, Address) else str(place.absolute())
         weighted = {"weighted": True} if WEIGHT in training.recent.column_names else {}
         return {
             "as_of": str(data.as_of),
@@ -371,29 +339,28 @@ class Refresh:
                 "windows": len(training.windows), "events": training.recent.num_rows,
             },
             "lists": [str(day) for day in training.days],
-            "lists_folder": without_password(_absolute(self.lists)),
+            "lists_folder": without_password(folder),
             "duplicates": self.duplicates,
-            "reranked": None if tonight is None else str(tonight.day),
+            "reranked": None if reranked is None else str(reranked),
             "events": without_password(str(self.events)),
-            "method": learned.describe(self._asked),
+            "method": learned.describe(self.method),
             "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": bias.summary.as_json(),
             "n_biases": int(np.count_nonzero(bias.bias)),
             "seconds": seconds,
-            "warnings": list(notes),
+            "warnings": notes,
             "accepted": sorted(set(self.accept)),
             **weighted,
         }  # fmt: skip
 
-    def _describe_reranker(self, model: Model, finished: Published) -> dict[str, Any]:
+    def _describe_reranker(self, model: Any, left_out: LeftOut) -> dict[str, Any]:
         """Return what the manifest says of a reranker."""
         limits = {"exclude": self.exclude, "allowed": self.allowed}
-        reranker: Any = model
         return {
-            "settings": dict(reranker.settings),
-            "summary": asdict(reranker.summary),
-            "events_left_out": finished.left_out._asdict(),
+            "settings": dict(model.settings),
+            "summary": asdict(model.summary),
+            "events_left_out": left_out._asdict(),
             **{name: None if path is None else str(path) for name, path in limits.items()},
         }
 
@@ -402,21 +369,16 @@ class NewVersion(NamedTuple):
     """A version that is ready to be published."""
 
     model: Model
-    tables: Mapping[str, Published]  # lists by the names of their files
-    names: Any
+    tables: Mapping[str, Any]  # by the names of their files; a path is one already written
     manifest: dict[str, Any]
-    notes: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
         """Write the files of the version."""
         self.model.item_bias.save(folder / "bias")
         if self.model.needs_events:
             self.model.save(folder / RERANKER_FOLDER)
-        for name, table in {
-            NAMES: self.names,
-            **{n: own.top for n, own in self.tables.items()},
-        }.items():
-            if isinstance(table, Path):  # already written, on the same disk
+        for name, table in self.tables.items():
+            if isinstance(table, Path):  # on the same disk
                 table.rename(folder / name)
             elif table is not None:
                 write_table(table, folder / name)
@@ -437,9 +399,3 @@ def _collect_warnings() -> Iterator[list[warnings.WarningMessage]]:
     finally:
         for note in caught:
             warnings.warn(note.message, stacklevel=3)
-
-
-def _absolute(given: str | Path) -> str:
-    """Return a place as text that means the same from any folder."""
-    place = as_place(given)
-    return place.text if isinstance(place, Address) else str(place.absolute())

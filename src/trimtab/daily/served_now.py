@@ -68,7 +68,7 @@ class ServedNow(NamedTuple):
             raise RefusedError(
                 f"{ITEM} holds {found}, but {served} in version {self.number}, the current one: a "
                 f"service would refuse all requests with {served}: not published; restore the "
-                f"type of the ids, or pass --accept id-type"
+                f"type of the ids, or pass accept=['id-type']"
             )
         return found == served
 

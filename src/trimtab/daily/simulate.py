@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trimtab.checks import METRICS, require_choice, require_whole
+from trimtab.checks import require_whole
+from trimtab.daily.method_choice import BIAS
 from trimtab.daily.refresh import Refresh
 from trimtab.daily.simulated_month import (
     BIASES_ALONE,
@@ -54,64 +55,69 @@ class Simulation:
         engine: makes the lists every night, unless `supplied` gives them.
         supplied: dated lists of another engine, and the same log; the last mornings that they
             cover are replayed, at most `days`.
-        days: number of mornings.
-        k: number of slots.
-        metric: metric to learn for and to judge by.
+        days: days to simulate, the last of the log or as many as lists cover.
         n_listed: length of the engine's lists.
-        recent_days: length of the window.
         retrain_every: nights between two trainings of the engine; the lists stay the same in
             between.
-        reranker: also learn a reranker every morning, and judge the lists that it finishes.
+        learner: the learner of the daily job; days are judged by its metric at its k.
+        settings: other settings of the daily job, as for `Refresh`, like {"method": "reranker"}.
     """
 
     log: Log
     engine: Engine | OwnEngine | None = None
     supplied: DatedFolder | None = None
     days: int = 30
-    k: int = 10
-    metric: str = "ndcg"
     n_listed: int = 50
-    recent_days: int = 3
     retrain_every: int = 1
-    reranker: bool = False
+    learner: BiasLearner = field(default_factory=BiasLearner)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("days", "k", "n_listed", "recent_days", "retrain_every"):
+        for name in ("days", "n_listed", "retrain_every"):
             require_whole(name, getattr(self, name), 1)
-        require_choice("metric", self.metric, METRICS)
-        if self.engine is not None and self.n_listed < self.k:
-            raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
+        k = self.learner.k
+        if self.engine is not None and self.n_listed < k:
+            raise SettingError(f"n_listed={self.n_listed}: must be at least k={k}")
         if (self.engine is None) == (self.supplied is None):
             raise SettingError("engine and supplied: give one of them")
+        _ = self.job(Path())  # refuses its settings
+
+    def job(self, folder: Path) -> Refresh:
+        """Return the daily job, with its store in a folder."""
+        files: Mapping[str, Any] = {
+            "lists": folder / LISTS, "events": folder / "events.parquet",
+            "items": folder / "items.parquet", "tz": self.log.tz,
+        }  # fmt: skip
+        if self.supplied is not None:
+            files = self.supplied.source
+        given = {"keep": self.days, **self.settings, "learner": self.learner}
+        return Refresh(**{**given, **files}, store=folder / STORE, finish_lists=True)
 
     def mornings(self) -> list[date]:
         """Return the days to judge: the last whole days of the log."""
+        recent_days = self.job(Path()).recent_days
         if self.supplied is None:
-            mornings = self._last_days()
+            mornings = self._last_days(recent_days)
         else:
-            mornings = self.supplied.mornings(self.days, self.recent_days)
+            mornings = self.supplied.mornings(self.days, recent_days)
         for day in mornings:
-            self._require_purchases(day)
+            window = Window.of(day - timedelta(recent_days), recent_days, self.log.tz)
+            if window.events(self.log).num_rows == 0:
+                raise DataError(
+                    f"recent_days={recent_days}: nothing was bought in the window before {day}; "
+                    f"use a longer window"
+                )
         return mornings
 
-    def _last_days(self) -> list[date]:
+    def _last_days(self, recent_days: int) -> list[date]:
         times = event_times(self.log)
         first, last = (local_day(times[place], self.log.tz) for place in (0, -1))
-        if (last - first).days <= self.days + self.recent_days:
+        if (last - first).days <= self.days + recent_days:
             raise DataError(
                 f"days={self.days}: too many for a log of {(last - first).days + 1} days, {first} "
-                f"to {last}, with a window of {self.recent_days} days; replay fewer days"
+                f"to {last}, with a window of {recent_days} days; replay fewer days"
             )
         return [last - timedelta(back) for back in range(self.days, 0, -1)]
-
-    def _require_purchases(self, day: date) -> None:
-        """Refuse a day with an empty window."""
-        window = Window.of(day - timedelta(self.recent_days), self.recent_days, self.log.tz)
-        if window.events(self.log).num_rows == 0:
-            raise DataError(
-                f"recent_days={self.recent_days}: nothing was bought in the window before {day}; "
-                f"use a longer window"
-            )
 
     @property
     def n_steps(self) -> int:
@@ -137,7 +143,7 @@ class Simulation:
         if self.supplied is None:
             write_table(self.log.events, folder / "events.parquet")
             write_table(self.log.items, folder / "items.parquet")
-        nights = self._nights(mornings)
+        nights, job = self._nights(mornings), self.job(folder)
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
@@ -148,22 +154,18 @@ class Simulation:
                 began = time.monotonic()
                 listed = self._make_lists(day, nights[0], folder, step)
                 step(f"{day}, refresh")
-                row, served = self._run_morning(day, listed, folder, served)
+                row, served = self._run_morning(day, listed, job, served)
                 rows.append(row)
                 done(pace.finish(str(day), time.monotonic() - began))
         finally:  # also of an interrupted run
-            month = self._month(mornings, rows)
+            days = pa.Table.from_pylist(rows, schema_of(job.method != BIAS))
+            about = self._about(job, mornings[: len(rows)] or mornings)
+            if len(rows) < len(mornings):
+                about[INCOMPLETE] = {"done": len(rows), "total": len(mornings)}
+            month = Month(about, days)
             if rows:
                 month.save(folder)
         return month
-
-    def _month(self, mornings: list[date], rows: list[dict[str, Any]]) -> Month:
-        """Return the month so far."""
-        days = pa.Table.from_pylist(rows, schema_of(self.reranker))
-        about = self._about(mornings[: len(rows)] or mornings)
-        if len(rows) < len(mornings):
-            about[INCOMPLETE] = {"done": len(rows), "total": len(mornings)}
-        return Month(about, days)
 
     def lists_on(self, day: date, folder: Path) -> pa.Table:
         """Return the engine's lists of a morning that was replayed in this folder."""
@@ -175,7 +177,8 @@ class Simulation:
         """Return the days to make lists for, starting with the first that the job needs."""
         if self.supplied is not None:
             return mornings
-        windows = recent_windows(self.log, mornings[0], self.recent_days, Refresh.windows)
+        job = self.job(Path())
+        windows = recent_windows(self.log, mornings[0], job.recent_days, job.windows)
         before = (mornings[0] - windows[-1].first).days
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
@@ -203,51 +206,38 @@ class Simulation:
         return lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
 
     def _run_morning(
-        self, day: date, listed: pa.Table, folder: Path, served: Model | None
+        self, day: date, listed: pa.Table, job: Refresh, served: Model | None
     ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
-        files: Any = {
-            "lists": folder / LISTS, "events": folder / "events.parquet",
-            "items": folder / "items.parquet", "tz": self.log.tz,
-        }  # fmt: skip
-        if self.supplied is not None:
-            files = self.supplied.source
-        job = Refresh(
-            **files, store=folder / STORE, learner=BiasLearner(k=self.k, metric=self.metric),
-            recent_days=self.recent_days, rerank=True, keep=self.days, reranker=self.reranker,
-        )  # fmt: skip
         baseline, n_users = self._judge(listed, day)
         row: dict[str, Any] = {"day": str(day), "baseline": baseline, "n_users": n_users}
+        top = None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TrimtabWarning)  # the manifest keeps them
                 done = job.run(day)
         except RefusedError as error:
-            top, by_bias = self._apply(served, listed, day)
             row["refused"] = str(error)
         else:
-            served, by_bias = done.model, done.version.top()
-            top = done.version.lists() if self.reranker else by_bias
-            row["seconds"] = done.version.manifest["seconds"]
-            row["forecast"] = served.summary.forecast
+            served, version = done.model, done.version
+            top = version.top() if job.method == BIAS else version.lists()
+            row["seconds"], row["forecast"] = version.manifest["seconds"], served.forecast.forecast
+        if top is None:
+            top = self._rank(served, listed, day)
         row["value"], _ = self._judge(top, day)
-        if self.reranker:
-            row[BIASES_ALONE], _ = self._judge(by_bias, day)
-        row["n_biases"] = 0 if served is None else int(np.count_nonzero(served.item_bias.bias))
+        biases = None if served is None else served.item_bias
+        if job.method != BIAS:
+            row[BIASES_ALONE], _ = self._judge(self._rank(biases, listed, day), day)
+        row["n_biases"] = 0 if biases is None else int(np.count_nonzero(biases.bias))
         return row, served
 
-    def _apply(
-        self, served: Model | None, listed: pa.Table, day: date
-    ) -> tuple[pa.Table, pa.Table]:
-        """Return lists by what stays served, and by its biases alone."""
-        if served is None:
-            return listed, listed
-        window = Window.of(day, 1, self.log.tz)
-        top, by_bias = (
-            rank_as_of(model, listed, self.k, window.history(self.log), window.start).top
-            for model in (served, served.item_bias)
-        )
-        return top, by_bias
+    def _rank(self, model: Model | None, listed: pa.Table, day: date) -> pa.Table:
+        """Return lists as a model ranks them on a day."""
+        if model is None:
+            return listed
+        window, k = Window.of(day, 1, self.log.tz), self.learner.k
+        with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
+            return rank_as_of(model, listed, k, window.history(self.log), window.start).top
 
     def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
         """Return the metric by the day's purchases, and the number of buyers; None if 0."""
@@ -255,28 +245,22 @@ class Simulation:
         weights = truth[WEIGHT].unique().to_pylist() if WEIGHT in truth.column_names else None
         if truth.num_rows == 0 or weights == [0]:
             return None, 0
-        means = judge(lists, truth, self.k).means()
-        return means[self.metric], int(means["n_users"])
+        means = judge(lists, truth, self.learner.k).means()
+        return means[self.learner.metric], int(means["n_users"])
 
-    def _about(self, mornings: list[date]) -> dict[str, Any]:
+    def _about(self, job: Refresh, mornings: list[date]) -> dict[str, Any]:
         """Return the settings that the page shows."""
         from trimtab.version import __version__
 
-        return {
-            "version": __version__,
-            "log": self.log.name, "tz": self.log.tz, **self._about_lists(),
-            "first": str(mornings[0]), "last": str(mornings[-1]), "days": len(mornings),
-            "k": self.k, "metric": self.metric, "recent_days": self.recent_days,
-            **({"reranker": True} if self.reranker else {}),
-        }  # fmt: skip
-
-    def _about_lists(self) -> dict[str, Any]:
-        """Return what the page shows of the engine, or of the supplied lists."""
+        about: dict[str, Any] = {"version": __version__, "log": self.log.name, "tz": self.log.tz}
         if self.supplied is not None:
-            return {"lists": self.supplied.describe()}
-        assert self.engine is not None
+            about["lists"] = self.supplied.describe()
+        else:
+            assert self.engine is not None
+            about["engine"] = describe_engine(self.engine)["kind"]
+            about |= {"n_listed": self.n_listed, "retrain_every": self.retrain_every}
         return {
-            "engine": describe_engine(self.engine)["kind"],
-            "n_listed": self.n_listed,
-            "retrain_every": self.retrain_every,
-        }
+            **about, "first": str(mornings[0]), "last": str(mornings[-1]), "days": len(mornings),
+            "k": self.learner.k, "metric": self.learner.metric, "recent_days": job.recent_days,
+            **({} if job.method == BIAS else {"reranker": True}),
+        }  # fmt: skip

@@ -30,38 +30,10 @@ from trimtab.tables.columns import ITEM, TIMESTAMP, USER, WEIGHT, ColumnMap, own
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.times import day_start
 
-
-@dataclass(frozen=True)
-class Limits:
-    """What must not be shown, as far as a shop says so."""
-
-    exclude: pa.Table | None  # user_id, item_id
-    allowed: pa.Table | None  # item_id
-    from_csv: tuple[bool, bool]  # numbers in CSV may be text ids
-
-    @staticmethod
-    def read(
-        exclude: str | Path | None, allowed: str | Path | None, columns: ColumnMap | None = None
-    ) -> Limits:
-        """Read both files, if they are given."""
-        paths = (exclude, allowed)
-        tables = [None if path is None else read_table(path, columns=columns) for path in paths]
-        for path, table, needed in zip(paths, tables, ((USER, ITEM), (ITEM,)), strict=True):
-            if table is not None:
-                require_columns(str(path), table.column_names, needed, own_names(table))
-        first, second = (path is not None and is_csv(path) for path in paths)
-        return Limits(tables[0], tables[1], (first, second))
+_LIMITS = {"exclude": (USER, ITEM), "allowed": (ITEM,)}  # and the columns that they need
 
 
-class Usual(NamedTuple):
-    """What tonight's lists are compared with."""
-
-    trained: DayLists | None  # the newest that were learned from; None if others are accepted
-    bought: Concentration  # of the purchases that were learned from
-    most: float | None  # share of slots of the ten most shown items; None for the default
-
-
-class Published(NamedTuple):
+class Finished(NamedTuple):
     """Tonight's lists as they are published."""
 
     top: pa.Table | Path  # a file if they are large
@@ -75,29 +47,28 @@ class Tonight:
 
     listed: DayLists
     day: date  # of the lists
-    as_of: date
-    tz: str
-    history: pa.Table  # all events before as_of
-    limits: Limits
-    duplicates: str
+    instant: int  # that they are for, in microseconds since 1970
+    history: pa.Table  # all events before it
+    options: dict[str, Any]  # what must not be shown, and duplicates, as for `Model.rank`
     room: Path  # for lists that are too large for memory
 
-    def rank(self, model: Model, k: int, usual: Usual, name: str, finish: bool) -> Published:
+    def rank(
+        self, model: Model, k: int, trained: DayLists | None, bought: Concentration
+    ) -> Finished:
         """Return the top k of all lists after checks.
 
         Args:
             model: what was learned.
             k: number of slots.
-            usual: the lists must not differ much from this.
-            name: of the file, if lists are large.
-            finish: whether to leave out what must not be shown.
+            trained: the newest lists that were learned from, which these must not differ much
+                from; None if others are accepted.
+            bought: concentration of the purchases that were learned from.
         """
-        hidden = {"exclude": self.limits.exclude, "allowed": self.limits.allowed}
-        options: dict[str, Any] = {"duplicates": self.duplicates, **(hidden if finish else {})}
-        instant = day_start(self.as_of, self.tz)
 
         def rank(lists: pa.Table, k: int) -> Ranked:
-            return rank_as_of(model, lists, k, self.history, instant, of_later=False, **options)
+            return rank_as_of(
+                model, lists, k, self.history, self.instant, of_later=False, **self.options
+            )
 
         some, n_users = some_lists(self.listed)
         ranked = rank(some, k)
@@ -105,25 +76,38 @@ class Tonight:
             raise DataError(
                 f"lists of {self.day}: exclude and allowed leave nothing to show; check these files"
             )
-        if usual.trained is not None:
-            trained, n_usual = some_lists(usual.trained)
+        if trained is not None:
+            usual, n_usual = some_lists(trained)
             require_similar_lists(
-                model, (some, self.day), ranked.top, trained, self.duplicates,
+                model, (some, self.day), ranked.top, usual, self.options["duplicates"],
                 lambda lists, k: rank(lists, k).top, (n_users, n_usual),
             )  # fmt: skip
-        shown = Shown.measure(model, some, ranked.top, k, usual.bought, **options)
-        shown.require_below(usual.most, self.day)
+        shown = Shown.measure(model, some, ranked.top, k, bought, **self.options)
         if not isinstance(self.listed, LargeLists):
-            return Published(ranked.top, shown, ranked.left_out)
-        known = events_as_of(model, self.history, instant)
-        path = self.room / name
-        done = apply(model, self.listed.rows, path, k, **options, **known)
-        return Published(path, shown, done.left_out)
+            return Finished(ranked.top, shown, ranked.left_out)
+        known = events_as_of(model, self.history, self.instant)
+        path = self.room / "finished.parquet"
+        done = apply(model, self.listed.rows, path, k, **self.options, **known)
+        return Finished(path, shown, done.left_out)
+
+
+def read_limits(
+    exclude: str | Path | None, allowed: str | Path | None, columns: ColumnMap
+) -> dict[str, tuple[pa.Table | None, bool]]:
+    """Return what must not be shown and what may be, and whether each is from a CSV file."""
+    found = {}
+    for (name, needed), path in zip(_LIMITS.items(), (exclude, allowed), strict=True):
+        table = None if path is None else read_table(path, columns=columns)
+        if table is not None:
+            require_columns(str(path), table.column_names, needed, own_names(table))
+        found[name] = table, path is not None and is_csv(path)
+    return found
 
 
 def read_tonight(
-    lists: DatedLists, data: ShopData, model: Model, limits: Limits, duplicates: str, room: Path
-) -> Tonight:
+    lists: DatedLists, data: ShopData, model: Model,
+    limits: dict[str, tuple[pa.Table | None, bool]], duplicates: str, room: Path,
+) -> Tonight:  # fmt: skip
     """Read the newest lists; warn if they are old, or the same as those before them.
 
     Args:
@@ -145,10 +129,11 @@ def read_tonight(
     events = matched.log.events
     known = (USER, ITEM, TIMESTAMP, WEIGHT)
     history = events.select([name for name in known if name in events.column_names])
-    from_csv = (lists.is_csv(newest), data.from_csv[0], *limits.from_csv)
-    found, history, exclude, allowed = match_id_types(
-        [without_rows(listed), history, limits.exclude, limits.allowed], from_csv, text
-    )
-    limits = Limits(exclude, allowed, limits.from_csv)
+    tables, from_csv = zip(*limits.values(), strict=True)
+    found, history, *matching = match_id_types(
+        [without_rows(listed), history, *tables],
+        (lists.is_csv(newest), data.from_csv[0], *from_csv), text,
+    )  # fmt: skip
+    options = {"duplicates": duplicates, **dict(zip(limits, matching, strict=True))}
     listed = listed if isinstance(listed, LargeLists) else found
-    return Tonight(listed, newest, data.as_of, data.log.tz, history, limits, duplicates, room)
+    return Tonight(listed, newest, day_start(data.as_of, data.log.tz), history, options, room)

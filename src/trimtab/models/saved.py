@@ -155,7 +155,7 @@ def load_reranker(folder: Path) -> dict[str, Any]:
         if served.is_dir() and not (served / RERANKER_FOLDER).exists():
             raise StoreError(
                 f"{folder}: the version served, {served.name}, has no reranker; publish one with "
-                f"trimtab refresh --reranker"
+                f"trimtab refresh --method reranker"
             )
     return _read(folder, _RERANKER)
 

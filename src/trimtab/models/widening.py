@@ -187,8 +187,8 @@ def _require_end(times: Ints, counts: Ints, learned_until: int) -> None:
     if found:
         raise DataError(
             f"history: the latest of {n_later[0]} events, of {as_datetime(latest):%Y-%m-%d %H:%M} "
-            f"UTC, is {found}, so it does not tell which instant the lists are for; pass as_of "
-            f"(--as-of), or leave such events out"
+            f"UTC, is {found}, so it does not tell which instant the lists are for; pass "
+            f"as_of=, or leave such events out"
         )
 
 

@@ -69,7 +69,7 @@ class DatedLists:
         if min(self.days) > as_of:
             raise DataError(
                 f"{self.folder} has no lists of {as_of} or earlier; the first is {min(self.days)}; "
-                f"check --as-of"
+                f"check as_of="
             )
 
     def newest(self, as_of: date) -> date:

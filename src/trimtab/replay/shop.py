@@ -91,8 +91,8 @@ def read_shop_data(
     known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))
     if known.num_rows == 0:
         raise DataError(
-            f"events has {sales.num_rows} rows, none of them before {day} ({zone}); check --as-of, "
-            f"--tz and that the log is up to date"
+            f"events has {sales.num_rows} rows, none of them before {day} ({zone}); check as_of=, "
+            f"tz= and that the log is up to date"
         )
     log = make_log(known, zone, catalogue, optional=(WEIGHT,))
     return ShopData(log, day, catalogue, from_csv)
@@ -109,7 +109,7 @@ def _read_events(
         if tz is None:
             raise SettingError(
                 f"events={without_password(str(events))}: a database needs tz=, the shop's time "
-                f"zone, like tz='Europe/London' (--tz on the command line)"
+                f"zone, like tz='Europe/London'"
             )
         return columns.rename(query_events(str(events), query))
     if query is not None:
@@ -157,7 +157,7 @@ def query_events(address: str, query: str | None) -> pa.Table:
     if not query:
         raise SettingError(
             f"events={without_password(address)}: a database needs query=, like "
-            f"'select user_id, item_id, timestamp from sales' (--query on the command line)"
+            f"'select user_id, item_id, timestamp from sales'"
         )
     is_duckdb = _scheme(address) == _DUCKDB
     try:

@@ -207,7 +207,7 @@ def recent_windows(log: Log, as_of: date, days: int, most: int) -> list[Window]:
         span = " to ".join(map(str, log_days(log)))
         raise DataError(
             f"events run from {span} ({log.tz}), but some must be in the {days} days before "
-            f"{as_of} and some earlier; check --as-of, --tz and that the log is up to date"
+            f"{as_of} and some earlier; check as_of=, tz= and that the log is up to date"
         )
     return found
 

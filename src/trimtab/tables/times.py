@@ -29,7 +29,7 @@ _STORED = pa.timestamp("us", tz="UTC")
 _FIRST, _END = 315_532_800, 4_102_444_800  # the years 1980 and 2100, in seconds since 1970
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00+00:00")
-_PASS_TZ = "pass the shop's time zone, like tz='Europe/London' (--tz on the command line)"
+_PASS_TZ = "pass the shop's time zone, like tz='Europe/London'"
 
 
 def require_zone(tz: Any) -> ZoneInfo:

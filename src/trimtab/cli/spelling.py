@@ -1,0 +1,61 @@
+"""Spelling of options: new names for old ones, and options where a message has Python's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from trimtab.errors import SettingError
+
+_SETTINGS = (  # which had an option of their own
+    "every", "keep", "learn-on", "level", "max-concentration", "n-listed", "recent-days", "repeats",
+    "retrain-every", "scale", "seed", "warm", "widen", "windows",
+)  # fmt: skip
+_NEW = {
+    "--recs": "--lists", "--topk": "--lists", "--recent": "--events", "--truth": "--events",
+    "--log": "--events", "--bias": "--model", "--rerank": "--finish-lists",
+    "--reranker": "--method reranker", "--paper": "--method paper",
+    "--no-warm": "--set warm=false",
+    **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
+}  # fmt: skip
+_IN_PYTHON = ("--explore", "--start")
+NEW_COMMANDS = {
+    "rerank": "fit --method reranker, and apply --model FOLDER --history FILE",
+    "sql": "export --out QUERY.sql",
+}
+_SETTING = r"(?<![-\w.?&])(?<!--set )(learner\.)?([a-z_]+)=(\[?'[^']*'\]?|[^\s,;:'\"]*)"
+_TABLES = {"recs": "lists", "topk": "lists", "recent": "events", "truth": "events"}
+
+
+def refuse_old(words: Sequence[str], command: Any) -> None:
+    """Refuse options that have another name now, or that only Python has."""
+    known = {name for parameter in command.params for name in parameter.opts}
+    for name in (word.partition("=")[0] for word in words):
+        if name in known:
+            continue
+        if name in _NEW:
+            raise SettingError(f"{name} is now {_NEW[name]}; use that")
+        if name in _IN_PYTHON:
+            raise SettingError(f"{name} is in Python only; leave it out, or call trimtab there")
+
+
+def as_typed(message: str, command: Any) -> str:
+    """Return a message with options, where it speaks of settings as Python does."""
+    named = {parameter.name: parameter.opts[0] for parameter in command.params}
+    named.pop("name", None)  # messages say name=value of any pair
+    others = set(getattr(command.callback, "settings", ()))
+
+    def write(found: re.Match[str]) -> str:
+        of_learner, name, value = found[1], found[2], found[3].strip("[]'\"")
+        if name in named and not of_learner:
+            return f"{named[name]} {value}".removesuffix(" True").rstrip()
+        return f"--set {name}={value}" if name in others else found[0]
+
+    typed = re.sub(_SETTING, write, message)
+    tables = "|".join(_TABLES)
+    return re.sub(
+        rf"(?:(?<=\bin )|(?<=\bof )|^)({tables})(?=[;,)]| (?:has|holds|is|but|and)\b|$)",
+        lambda found: _TABLES[found[1]] if {"lists", "events"} & set(named) else found[0],
+        typed,
+    )
