@@ -18,7 +18,7 @@ import trimtab as tt
 from dated_shop import FIRST, TODAY, DatedShop
 from services import applied, make_bias, publish, request_of, running
 from trimtab.daily.method_choice import learn_best
-from trimtab.models import load_model
+from trimtab.models import load
 from trimtab.store import Store
 from trimtab.tables.files import read_table, write_table
 
@@ -149,7 +149,7 @@ def test_fit_takes_the_better_method(call, folder, learned):
     told = succeed(call, folder, *RERANK, "--method", "auto", "--out", "auto")
     used, model, choice = learn_best(learned, None)
     assert f"method {used}: {choice.why}" in told
-    saved = load_model(folder / "auto")
+    saved = load(folder / "auto")
     assert (type(saved), saved.forecast) == (type(model), model.forecast)
 
 
@@ -183,7 +183,7 @@ def test_a_model_at_a_strength(call, folder, shop, bias, learned):
         told = succeed(call, folder, *words, "--out", "half", "--strength", 0.5)
         forecast = whole.summary.forecast_by_strength["0.5"][0]
         assert f"strength 0.5: the forecast is {forecast:+.1%}" in told
-        assert load_model(folder / "half").summary.strength == 0.5
+        assert load(folder / "half").summary.strength == 0.5
         whole.save(folder / "whole")
         for model, more in (("half", ()), ("whole", ("--strength", 0.5))):
             out = f"{model}.parquet"

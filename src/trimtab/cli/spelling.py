@@ -24,7 +24,7 @@ NEW_COMMANDS = {
     "rerank": "fit --method reranker, and apply --model FOLDER --history FILE",
     "sql": "export --out QUERY.sql",
 }
-_SETTING = r"(?<![-\w.?&])(?<!--set )(learner\.)?([a-z_]+)=(\[?'[^']*'\]?|[^\s,;:'\"]*)"
+_SETTING = r"(?<![-\w.?&])(?<!--set )(learner\.)?([a-z_]+)=(\[[^\]]*\]|'[^']*'|[^\s,;:'\"]*)"
 _TABLES = {"recs": "lists", "topk": "lists", "recent": "events", "truth": "events"}
 
 
@@ -47,7 +47,8 @@ def as_typed(message: str, command: Any) -> str:
     others = set(getattr(command.callback, "settings", ()))
 
     def write(found: re.Match[str]) -> str:
-        of_learner, name, value = found[1], found[2], found[3].strip("[]'\"")
+        of_learner, name = found[1], found[2]
+        value = re.sub(r"[\[\]'\"]", "", found[3]).replace(", ", ",")
         if name in named and not of_learner:
             return f"{named[name]} {value}".removesuffix(" True").rstrip()
         return f"--set {name}={value}" if name in others else found[0]

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from trimtab.abtest.buckets import CONTROL
 from trimtab.serve import counters, wire
@@ -32,6 +32,7 @@ log = logging.getLogger("trimtab.serve")
 _CLIENT_GONE = 499  # nobody reads this answer
 _LARGE = 32_768  # bytes of a body that waits for its turn: about 1,000 items
 _STEP_SECONDS = 0.0005
+_DISCARD_SECONDS = 1.0
 _LIST = msgspec.json.Decoder(RerankRequest)
 _BATCH = msgspec.json.Decoder(wire.BatchRequest)
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
@@ -98,10 +99,11 @@ class Service:
         """Answer a request, and count it; unknown paths share one label, so labels are bounded."""
         if scope["type"] != "http":
             return
-        path, begun = _route_path(scope), time.perf_counter()
+        path, begun, body = _route_path(scope), time.perf_counter(), _Body(receive)
         try:
-            response = await self._handle(Request(scope, receive), path)
+            response = await self._handle(Request(scope, body.receive), path)
         except RefusalError as refusal:
+            await body.discard()
             response = refusal.response()
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)
@@ -288,6 +290,31 @@ class Service:
                 self._exposures.record(
                     asked.user_id, one.bucket or None, served.number, asked.k, shown
                 )
+
+
+class _Body:
+    """The body of a request; what is left of one that is refused is read and thrown away.
+
+    A client that is still sending when the connection is closed may not see the answer.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_over = False
+
+    async def receive(self) -> Message:
+        """Return the next message."""
+        message = await self._receive()
+        self._is_over = message["type"] != "http.request" or not message.get("more_body")
+        return message
+
+    async def discard(self) -> None:
+        """Read on until the end, but not for long and not much."""
+        n_bytes = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while not self._is_over and n_bytes < 2 * LIMITS["max_body"]:
+                    n_bytes += len((await self.receive()).get("body", b""))
 
 
 class Arrivals:
