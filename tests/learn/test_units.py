@@ -14,6 +14,9 @@ from counted_tables import count, count_in_parts
 from dated_shop import DatedShop
 from trimtab.learn.counted import Counted, Counts, count_part, count_top_k, sum_parts
 from trimtab.learn.units import (
+    FOR_CURVES,
+    FOR_LEARNING,
+    FOR_TREND,
     N_FOLDS,
     folds_of,
     hash_units,
@@ -26,6 +29,7 @@ from trimtab.metrics.per_user import rank_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 Tables = dict[str, pa.Table]
+PURPOSES = (FOR_LEARNING, FOR_CURVES, FOR_TREND)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +69,7 @@ def test_folds_have_a_quarter_each_and_change_with_the_seed():
 
 def test_samples_are_even_and_independent_of_folds_and_windows():
     hashes = Vocabulary(np.arange(40_000)).hashes()
-    drawn = [hash_units(hashes, np.full(40_000, window), 0) for window in (0, 1)]
+    drawn = [hash_units(hashes, np.full(40_000, window), 0, FOR_LEARNING) for window in (0, 1)]
     for own in drawn:
         assert own.min() >= 0
         assert own.max() < 1
@@ -73,7 +77,10 @@ def test_samples_are_even_and_independent_of_folds_and_windows():
         in_folds = np.bincount(folds_of(hashes, 0)[own < 0.25])
         assert np.abs(in_folds / 2_500 - 1).max() < 0.1
     assert abs(np.corrcoef(*drawn)[0, 1]) < 0.02
-    assert (hash_units(hashes, np.zeros(40_000, np.int32), 1) != drawn[0]).all()
+    for seed in range(4):  # a sample of a sample must thin it
+        own = [hash_units(hashes, np.zeros(40_000), seed, purpose) for purpose in PURPOSES]
+        assert np.abs(np.corrcoef(own) - np.eye(len(own))).max() < 0.02
+        assert seed == 0 or (own[0] != drawn[0]).all()
 
 
 def key_of(units: Any) -> list[tuple[int, int]]:
@@ -82,7 +89,7 @@ def key_of(units: Any) -> list[tuple[int, int]]:
 
 def samples(counted: Counted, share: float = 0.5) -> list[dict]:
     """Units with hits and learning units by user and window, with all that is learned from them."""
-    choice = counted.choose_units()[0]._replace(share=share)
+    choice = counted.choose_windows()[0]._replace(share=share)
     hit = join(list(counted.parts.map(take_hits, counted.plan, choice)))
     learning = join_learning(list(counted.parts.map(take_learning, counted.plan, choice, True)))
     found: list[dict] = [{}, {}]
@@ -117,13 +124,13 @@ def test_the_same_sample_for_text_ids_shuffled_rows_and_any_parts(tables):
 
 def test_a_limit_is_kept_about(tables):
     counted = count(**tables)
-    choice = counted.choose_units()[0]
+    choice = counted.choose_windows()[0]
     n_units = int(counted.counts.learning.sum())
     entries = int(counted.counts.listed_by_fold.sum())
     assert choice.share == 1.0
-    assert counted.limit(choice, n_units, entries).share == 1.0
-    assert counted.limit(choice, n_units // 2, entries).share == pytest.approx(0.5, abs=0.01)
-    assert counted.limit(choice, n_units, entries // 4).share == pytest.approx(0.25, abs=0.01)
+    assert counted.limit(choice, entries, n_units).share == 1.0
+    assert counted.limit(choice, entries, n_units // 2).share == pytest.approx(0.5, abs=0.01)
+    assert counted.limit(choice, entries // 4).share == pytest.approx(0.25, abs=0.01)
 
 
 # Counts -------------------------------------------------------------------------------------------

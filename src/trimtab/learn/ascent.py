@@ -50,7 +50,7 @@ def fit_ascent(
             f"column '{SCORE}' of recs has {lowest:g}: the ascent with scale='log' needs scores "
             f"above 0; drop those rows or use scale='additive'"
         )
-    choice, _ = counted.choose_units()
+    choice, _ = counted.choose_windows()
     parts = counted.parts.map(take_learning, plan, choice._replace(typical=1.0), False)
     units = join_learning(list(parts))
     unit = 1.0

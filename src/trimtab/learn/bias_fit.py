@@ -44,7 +44,7 @@ from trimtab.learn.counted import Counted, count_top_k, sum_parts
 from trimtab.learn.features import Shared
 from trimtab.learn.held_out import NO_FORECAST, Forecast, Lifts, forecasts_by_strength
 from trimtab.learn.settings import LearnerSettings
-from trimtab.learn.units import HitLists, join, take_hits
+from trimtab.learn.units import FOR_CURVES, FOR_TREND, HitLists, join, take_hits
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.list_ranking import common_depth
 from trimtab.models.model import WIDTH_90, Summary
@@ -99,7 +99,7 @@ class BiasFit(NamedTuple):
 
 def fit_biases(settings: LearnerSettings, counted: Counted, progress: Progress | None) -> BiasFit:
     """Learn biases by levels, with forecast and intervals."""
-    choice, histories = counted.choose_units()
+    choice, histories = counted.choose_windows()
     data: HitLists = join(list(counted.parts.map(take_hits, counted.plan, choice)))
     units = LevelUnits(data, Shared.of(counted, choice.learned_from, histories, data))
     scales = scales_to_try(settings.scale, counted.counts)
@@ -109,7 +109,7 @@ def fit_biases(settings: LearnerSettings, counted: Counted, progress: Progress |
         if progress is not None:
             progress(1, min(next(done), n_steps), n_steps)
 
-    trend = choose_trend(units.sample("trend"), scales, step) if data.n_units else None
+    trend = choose_trend(units.sample(FOR_TREND), scales, step) if data.n_units else None
     units = units.on_scale(trend.scale if trend else scales[0])
     if trend and trend.converged and data.n_units >= FEWEST_UNITS:
         learned = LevelFits(units, trend, step).learn()
@@ -190,20 +190,25 @@ class LevelFits:
     def __init__(self, units: LevelUnits, trend: Trend, step: Callable[[], None]) -> None:
         self._units, self._shared, self._trend, self._step = units, units.shared, trend, step
         self._fits = [trend.whole, *trend.folds]
-        self._judged = units.sample("curves")
+        self._judged = units.sample(FOR_CURVES)
         self._held_out = HeldOut(self._judged, trend.folds, ["trend"])
         self._kept = dict.fromkeys(LEVELS, 0.0)
 
     def learn(self) -> Learned:
-        """Learn the levels, and how far held-out units support each of them."""
+        """Learn the levels, and how far held-out units support each of them.
+
+        With several windows, categories and own parts are judged on later windows than those they
+        were learned on. With one window as of an instant there is no later one: they stay 0. With
+        features of a window's own sales, users are held out.
+        """
         self._kept["trend"] = self._length("trend", 1.0)
         if self._shared.folds_are_windows:
             self._learn_from_earlier_windows()
         elif self._shared.as_of:  # no window is later: own parts are for their information only
-            self._fit_own(self._fits[:1])
+            self._fit_own(1)
         else:
             self._add_categories()
-            self._fit_own(self._fits)
+            self._fit_own(len(self._fits))
             self._kept["own"] = self._length("own", _OWN_LENGTH)
         n_units = self._shared.sizes.n_units
         supported = self._forecast().supported_share(n_units)
@@ -226,7 +231,7 @@ class LevelFits:
         later = [fit._replace(subset=Subset(before=window)) for window, fit in enumerate(folds)]
         self._fits = [whole, *later]
         self._add_categories()
-        self._fit_own(self._fits)
+        self._fit_own(len(self._fits))
         gained = self._lifts("own", 0.0, _LATER_OWN_LENGTH)
         if gained.gain > _OWN_GAIN * gained.gain_error:
             self._kept["own"] = _LATER_OWN_LENGTH
@@ -240,12 +245,12 @@ class LevelFits:
         self._held_out.add("category", self._fits[1:])
         self._kept["category"] = self._length("category", 0.0)
 
-    def _fit_own(self, fits: Sequence[Fit]) -> None:
-        for place, fit in enumerate(fits):
+    def _fit_own(self, n_fits: int) -> None:
+        for place, fit in enumerate(self._fits[:n_fits]):
             effects = self._units.effects("own", fit, self._kept)
             self._fits[place] = fit._replace(own=effects)
             self._step()
-        if len(fits) > 1:
+        if n_fits > 1:
             self._held_out.add("own", self._fits[1:])
 
     def _length(self, level: str, default: float) -> float:

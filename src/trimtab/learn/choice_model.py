@@ -17,7 +17,7 @@ from trimtab.arrays import Codes, Floats, Ints
 from trimtab.learn.counted import Counts, quanta_below
 from trimtab.learn.features import Shared, number_items
 from trimtab.learn.held_out import Lifts, LineCurve
-from trimtab.learn.units import HitLists, hash_units
+from trimtab.learn.units import FOR_CURVES, FOR_TREND, HitLists, hash_units
 from trimtab.models.list_ranking import model_scores, to_scale
 from trimtab.threads import run_ranges
 
@@ -357,20 +357,22 @@ class LevelUnits(ChoiceUnits):
         lists = to_scale(self.data.lists, scale.name, shared.k).lists
         return LevelUnits(self.data._replace(lists=lists), shared)
 
-    def sample(self, purpose: str) -> LevelUnits:
-        """A sample of the units: "trend", to fit coefficients, or "curves", to choose lengths.
+    def sample(self, purpose: int) -> LevelUnits:
+        """A sample of the units, to fit coefficients (FOR_TREND) or to choose lengths (FOR_CURVES).
 
         Curves use as many units as fit into memory.
         """
-        sizes, salt = self.shared.sizes, self.shared.seed
-        share = _MOST_FOR_TREND / max(sizes.n_units, 1)
-        if purpose == "curves":
-            by_crossings = _MOST_CROSSINGS / max(sizes.crossings, 1)
-            share, salt = min(_MOST_FOR_CURVES / max(sizes.n_units, 1), by_crossings), -1
+        sizes, most = (
+            self.shared.sizes,
+            _MOST_FOR_TREND if purpose == FOR_TREND else _MOST_FOR_CURVES,
+        )
+        share = most / max(sizes.n_units, 1)
+        if purpose == FOR_CURVES:
+            share = min(share, _MOST_CROSSINGS / max(sizes.crossings, 1))
         if share >= 1.0:
             return self
-        chosen = hash_units(self.data.hashes, self.data.windows, salt + 2) < share
-        return LevelUnits(self.data.take(np.flatnonzero(chosen)), self.shared)
+        drawn = hash_units(self.data.hashes, self.data.windows, self.shared.seed, purpose)
+        return LevelUnits(self.data.take(np.flatnonzero(drawn < share)), self.shared)
 
     def effects(self, level: str, fit: Fit, kept: dict[str, float]) -> Effects:
         """The effects of categories ("category") or items ("own") beyond the kept levels."""

@@ -61,8 +61,7 @@ from trimtab.tables.times import DAY, has_zone
 from trimtab.tables.vocabulary import Vocabulary
 
 QUANTA = 2.0**32  # of one unit's metric
-# Of units that biases are learned from at once; more teach no more.
-MOST_UNITS, MOST_ENTRIES = 2**62, 60_000_000
+MOST_ENTRIES = 60_000_000  # of the lists that biases are learned from; more teach no more
 _LEAST_OVERLAP = 0.05  # share of the purchases; below it, a fit warns
 _MOST_SALES = 2.0**30  # that an event may count as; sums stay exact
 
@@ -100,10 +99,12 @@ class Counted:
             "n_items": plan.n_items,
         }
 
-    def choose_units(self) -> tuple[Choice, Histories]:
-        """Return which units are learned from, and the histories before their windows.
+    def choose_windows(self) -> tuple[Choice, Histories]:
+        """Return which windows are learned from, how many of their units, and their histories.
 
-        Windows without learning units, or with too little known before them, are left out.
+        Windows without learning units, or with too little known before them, are left out. If too
+        little is known before the newest one, `now` of the histories is None: features are then
+        those of a window's own sales instead of as of an instant.
         """
         used, histories = self.counts.learning > 0, self.histories
         if histories.now is not None:
@@ -118,17 +119,16 @@ class Counted:
         starts = tuple(histories.starts[window] for window in chosen if histories.starts)
         typical = self.counts.weight_of_buyers(self.plan, gains=True) / max(self.counts.n_buyers, 1)
         histories = replace(histories, before=before or histories.before[-1:], starts=starts)
-        return self.limit(Choice(numbers, typical, 1.0), MOST_UNITS, MOST_ENTRIES), histories
+        return self.limit(Choice(numbers, typical, 1.0), MOST_ENTRIES), histories
 
-    def limit(self, choice: Choice, most_units: int, most_entries: int) -> Choice:
-        """Return a choice of so many units, or so many entries of their lists, about, at most."""
+    def limit(self, choice: Choice, most_entries: int, most_units: int | None = None) -> Choice:
+        """Return a choice of so many entries of lists, or so many units, about, at most."""
         used = choice.windows >= 0
         listed = self.counts.listed_by_fold.reshape(len(used), -1)[used].sum()
-        shares = (
-            most_units / max(int(self.counts.learning[used].sum()), 1),
-            most_entries / max(int(listed), 1),
-        )
-        return choice._replace(share=min(1.0, *shares))
+        share = min(1.0, most_entries / max(int(listed), 1))
+        if most_units is not None:
+            share = min(share, most_units / max(int(self.counts.learning[used].sum()), 1))
+        return choice._replace(share=share)
 
 
 def count_tables(

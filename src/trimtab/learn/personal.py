@@ -172,13 +172,14 @@ class PersonalFits:
         def forecast(before: Floats, after: Floats) -> Forecast:
             return self._shared.forecast(self._lifts(before, after), lasting)
 
+        gained_length = self._length(units, folds)
+        gained = forecast(self._biases, self._after(units, folds, gained_length))
+        length = gained_length * gained.supported_share(n_units)
+
         def at_strength(strength: float) -> Forecast:
             values = units.values_at_strength(folds, length, strength)
             return forecast(self._engine, self._of_all(units, values, self._by_biases(strength)))
 
-        length = self._length(units, folds)
-        gained = forecast(self._biases, self._after(units, folds, length))
-        length *= gained.supported_share(n_units)
         whole_lift = forecast(self._engine, self._after(units, folds, length))
         if not (length and whole_lift.is_clear(n_units)):
             return nothing_personal(self._fit, n_units, lifts)

@@ -31,7 +31,7 @@ _MOST_UNITS, _MOST_ENTRIES = 20_000, 2_000_000  # enough for a few coefficients
 
 def sample_units(counted: Counted, shared: Shared) -> Units:
     """Some of the units, on the scale of the biases, with the events of their users."""
-    choice = counted.limit(counted.choose_units()[0], _MOST_UNITS, _MOST_ENTRIES)
+    choice = counted.limit(counted.choose_windows()[0], _MOST_ENTRIES, _MOST_UNITS)
     units = join_learning(list(counted.parts.map(take_learning, counted.plan, choice, True)))
     return units._replace(lists=to_scale(units.lists, shared.scale, shared.k).lists)
 

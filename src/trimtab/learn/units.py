@@ -1,7 +1,8 @@
 """Units: users, or pairs of user and window, with their lists and purchases.
 
 Everything is counted over all units and learned from some of them. Which ones, and which are held
-out together, depends on hashes of user ids alone: the same in memory, in files and on Spark.
+out together, depends on hashes of user ids, the window and the seed alone: it is the same in
+memory, from files and on Spark.
 """
 
 from __future__ import annotations
@@ -171,9 +172,13 @@ def folds_of(hashes: Hashes, seed: int) -> Ints:
     return (_mix(hashes, seed) >> np.uint64(62)).astype(np.int64)
 
 
-def hash_units(hashes: Hashes, windows: Codes | Ints, salt: int) -> Floats:
+# What units are drawn for; each draw is independent of the others.
+FOR_LEARNING, FOR_CURVES, FOR_TREND = range(3)
+
+
+def hash_units(hashes: Hashes, windows: Codes | Ints, seed: int, purpose: int) -> Floats:
     """Return a number in [0, 1) for each unit, from its user and window."""
-    mixed = _mix(_mix(hashes, 1 + salt) ^ windows.astype(np.uint64), 2)
+    mixed = _mix(_mix(hashes, 1 + 3 * seed + purpose) ^ windows.astype(np.uint64), 2)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -290,7 +295,7 @@ def _choose(part: CodedPart, plan: Plan, choice: Choice) -> Units:
     windows = choice.windows[units.windows].astype(np.int64)
     chosen = units.learning & (windows >= 0)
     if choice.share < 1:
-        chosen &= hash_units(units.hashes, units.windows, plan.seed) < choice.share
+        chosen &= hash_units(units.hashes, units.windows, plan.seed, FOR_LEARNING) < choice.share
     gains = np.where(chosen, units.gains / choice.typical, 0.0)
     return units._replace(gains=gains, windows=windows)
 
