@@ -9,11 +9,10 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from trimtab.replay.methods import KINDS
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from trimtab.abtest import Settings, attribute
+from trimtab.abtest import Settings
 from trimtab.abtest.buckets import Experiment
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.cli import app
@@ -24,6 +23,7 @@ from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
 from trimtab.replay.plan import ENGINES, Plan
+from trimtab.replay.rivals import KINDS
 from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
 
@@ -44,13 +44,13 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "refresh": (BiasLearner, Refresh),
     "history": (realised_lifts,),
     "simulate": (Simulation, BiasLearner, Refresh),
-    "abtest": (Settings, attribute),
+    "abtest": (Settings,),
     "serve": (serve_settings.Settings, run_service),
 }
 # Options with None for "not given", or another kind of value than the setting of their name.
 DIFFERENT = {
     "fit": {"method"}, "refresh": {"accept", "method"}, "simulate": {"items", "method"},
-    "serve": {"share"},
+    "serve": {"share"}, "abtest": {"share"},
 }  # fmt: skip
 
 

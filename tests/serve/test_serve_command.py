@@ -213,7 +213,7 @@ def test_a_port_in_use_is_refused(store):
 
 def test_a_refused_start_prints_one_sentence(store):
     for options, words in (
-        (("--strength", 2), "strength=2"), (("--share", 0.3), "share=0.3: needs salt"),
+        (("--strength", 2), "--strength 2"), (("--share", 0.3), "--share 0.3: needs salt"),
     ):  # fmt: skip
         status, errors = refused_start(store, *options)
         assert (status, errors.count("\n")) == (2, 1)

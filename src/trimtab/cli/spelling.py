@@ -16,7 +16,7 @@ _NEW = {
     "--recs": "--lists", "--topk": "--lists", "--recent": "--events", "--truth": "--events",
     "--log": "--events", "--bias": "--model", "--rerank": "--finish-lists",
     "--reranker": "--method reranker", "--paper": "--method paper",
-    "--no-warm": "--set warm=false",
+    "--no-warm": "--set warm=false", "--users": "--table",
     **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
 }  # fmt: skip
 _IN_PYTHON = ("--explore", "--start")
