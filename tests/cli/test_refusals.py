@@ -25,9 +25,7 @@ REFUSALS = {
     "an unknown check": ((*REFRESH, "--accept", "all"), ["--accept all: must be", "guard"]),
     "a share without a test": ((*APPLY, "--share", "0.4"), ["--share 0.4", "--salt"]),
     "a depth that is no number": ((*APPLY, "--depth", "deep"), ["--depth deep", "all"]),
-    "a page of another kind": (
-        ("report", "--results", "no", "--out", "page.txt"), ["--out page.txt", ".html"],
-    ),
+    "an option of Python only": ((*FIT, "--weights", "w.csv"), ["--weights is in Python only"]),
     "dates in two ways": ((*BACKTEST, "--first", "2026-02-10"), ["--date", "--first"]),
     "a step without a series": (
         (*BACKTEST, "--set", "every=3"), ["--set every=3: needs", "--first", "--last"],

@@ -139,26 +139,22 @@ def _describe_dates(plan: plans.Plan, name: str) -> str:
 
 
 @options_from()
-def report(results: str, out: str | None = None, tables: bool = False) -> None:
+def report(results: str, tables: bool = False) -> None:
     """Write a page of charts and tables from a backtest.
 
     The page of an interrupted run has what is finished, and says so.
 
     Options:
         results: Folder of a backtest, finished or interrupted.
-        out: File for the page; report.html in the folder by default.
         tables: Print the tables too.
     """
     folder = Path(results)
-    page = folder / "report.html" if out is None else Path(out)
-    options.require_page_name(page)
-    require_output(page.parent, page=False)
     loaded = load_results(folder)
     if tables:
         from trimtab.report.console import print_tables
 
         print_tables(loaded, console)
-    _write_page(page, True, loaded)
+    _write_page(folder / "report.html", True, loaded)
 
 
 def _write_page(page: Path, wanted: bool, results: Any) -> None:

@@ -35,7 +35,7 @@ _SOURCES = {"trending": "items that sell well", "own": "items that the user boug
 @options_from((BiasLearner, "k metric"), settings=_SETTINGS)
 def fit(
     lists: str, events: str, out: str, method: str = BIAS, history: str | None = None,
-    items: str | None = None, weights: str | None = None, duplicates: str = DUPLICATES[0],
+    items: str | None = None, duplicates: str = DUPLICATES[0],
     strength: float = WHOLE, setting: list[str] | None = None, columns: str | None = None,
     as_json: bool = False, **shared: Any,
 ) -> None:  # fmt: skip
@@ -58,14 +58,13 @@ def fit(
     own = ColumnMap.parse(columns)
     folder = Path(out)
     require_writable_folder(folder)
-    refuse_overwriting(
-        folder, lists=lists, events=events, history=history, items=items, weights=weights
-    )
+    refuse_overwriting(folder, lists=lists, events=events, history=history, items=items)
     needed = (USER, ITEM, SCORE, *([TIMESTAMP] if isinstance(learner, RerankLearner) else []))
-    tables = open_tables(lists, events, history, items, weights, columns=own, needed=needed)
-    recs, recent, *others = tables.given
-    options = dict(zip(("history", "items", "weights"), others, strict=True))
-    model: Any = parquet.fit(learner, recs, recent, duplicates=duplicates, columns=own, **options)
+    tables = open_tables(lists, events, history, items, columns=own, needed=needed)
+    recs, recent, past, categories = tables.given
+    model: Any = parquet.fit(
+        learner, recs, recent, history=past, items=categories, duplicates=duplicates, columns=own
+    )
     choice = None
     if method == AUTO:
         used, model, choice = learn_best(model, None)

@@ -39,7 +39,6 @@ SHARED = {
     "setting": "Setting without an option of its own, as name=value. Repeatable.",
     "store": "Folder with the published versions.",
     "strength": "Share of what was learned to use, from 0 (the engine alone) to 1.",
-    "weights": "File with user weights: user_id, weight.",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from trimtab.checks import require_whole
@@ -26,7 +25,6 @@ from trimtab.models import LeftOut
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ColumnMap
-from trimtab.tables.files import require_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days
 _REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
@@ -186,8 +184,7 @@ def rollback(store: str, to: int | None = None) -> None:
 
 @options_from(arguments="before after")
 def diff(
-    before: int, after: int, store: str, top: int = 20, out: str | None = None,
-    as_json: bool = False,
+    before: int, after: int, store: str, top: int = 20, as_json: bool = False
 ) -> None:  # fmt: skip
     """Show which biases changed most between two versions.
 
@@ -195,16 +192,11 @@ def diff(
         before: Number of the older version.
         after: Number of the newer version.
         top: Number of items to show.
-        out: File for all changes, .parquet or .csv.
     """
     require_whole("top", top, 1)
-    if out is not None:
-        require_suffix(Path(out))
     opened = Store(store)
     versions = opened.version(before), opened.version(after)
     moves = diff_versions(*versions)
-    if out is not None:
-        write_table(moves, Path(out))
     largest = moves.slice(0, top).to_pylist()
     if as_json:
         print_json(largest)
@@ -217,7 +209,7 @@ def diff(
     if not any(name for _, name, *_ in rows[1:]):  # no item has one
         rows = [(row[0], *row[2:]) for row in rows]
     print_table(rows[0], rows[1:])
-    say(f"{moves.num_rows} items moved" + ("" if out is None else f"; all of them in {out}"))
+    say(f"{moves.num_rows} items moved")
     _print_other_settings(*versions)
 
 

@@ -150,7 +150,7 @@ def _read_instant(as_of: str | None, tz: str) -> Any:
     return instant
 
 
-@options_from((ItemBias.sql, "k lists biases exclude allowed"))
+@options_from((ItemBias.sql, "k lists exclude allowed"))
 def export(
     model: str, out: str, escape: bool = False, columns: str | None = None, **tables: Any
 ) -> None:
@@ -201,8 +201,7 @@ def _warn_of_reranker(place: Path) -> None:
 @options_from((evaluate_frames, "k"))
 def evaluate(
     lists: str, events: str, baseline: str | None = None, weight: str | None = None,
-    history: str | None = None, weights: str | None = None, columns: str | None = None,
-    as_json: bool = False, *, k: int,
+    history: str | None = None, columns: str | None = None, as_json: bool = False, *, k: int,
 ) -> None:  # fmt: skip
     """Score lists against purchases, and compare them with other lists.
 
@@ -217,11 +216,11 @@ def evaluate(
         history: File with earlier sales, for novelty: events, or item_id and count.
     """
     own = ColumnMap.parse(columns)
-    tables = open_tables(lists, events, baseline, weights, history, columns=own)
-    listed, bought, others, by_user, past = tables.given
+    tables = open_tables(lists, events, baseline, history, columns=own)
+    listed, bought, others, past = tables.given
     by = None if weight is None else own.name_of(weight)
     figures = parquet.evaluate(
-        listed, bought, k, by_user, weight=by, baseline=others, history=past, columns=own
+        listed, bought, k, weight=by, baseline=others, history=past, columns=own
     )
     if as_json:
         print_json(figures)
