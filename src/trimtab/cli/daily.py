@@ -23,8 +23,8 @@ from trimtab.cli.printing import (
     print_json,
     progress_bar,
     say,
+    say_about,
     say_page,
-    say_weighted,
 )
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
@@ -162,7 +162,7 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     """Replay the daily job, and write and print how it did."""
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
-    say_weighted(WEIGHT in simulation.log.events.column_names)
+    say_about("weighted", WEIGHT in simulation.log.events.column_names)
     write = partial(_write_page, simulation, out, report)
     with (
         page_if_stopped(lambda: Month.load(out), "mornings", write), progress_bar(steps) as step,

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.cli import options
 from trimtab.cli.options import refuse_without, require_output
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_page, say_weighted
+from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_about, say_page
 from trimtab.daily import Refresh
 from trimtab.errors import SettingError
 from trimtab.replay import plan as plans
@@ -125,7 +125,7 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
     given = {name: settings.get(name) for name in ("query", "tz", "items", "columns")}
     folder = open_lists(settings["lists"], settings["log"], **given)
     say(f"{folder.log}")
-    say_weighted(WEIGHT in folder.log.events.column_names)
+    say_about("weighted", WEIGHT in folder.log.events.column_names)
     plan = plans.plan_lists(settings, folder)
     say(_describe_dates(plan, folder.name))
     return folder.log, plan

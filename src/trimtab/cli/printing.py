@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from trimtab.errors import DataError, StoreError
-from trimtab.models.model import WHOLE, LeftOut, forecast_at
 from trimtab.replay.results import INCOMPLETE, CellDone
 from trimtab.tables.files import count_formulas, is_csv
 
 console = Console()
 _WIDEST = 1_000  # characters
-_USERS = "held-out users of the same days, which says less of other days"
-_PARTS = {
-    "trend": "by the biases alone",
-    "personal": "with each user's own purchases",
-    "trending": "with items added that sell well",
-    "own": "with items added that the user bought before",
-}
 
 
 def escape_controls(text: str) -> str:
@@ -76,10 +69,17 @@ def page_if_stopped(
         raise
 
 
-def say_weighted(weighted: bool) -> None:
-    """Say that events count by their weights, if they do."""
-    if weighted:
-        say("events count by their column 'weight'")
+def say_about(macro: str, *about: Any) -> None:
+    """Print what a macro of `printed.jinja` says, a line for each of its paragraphs."""
+    for text in _words().paragraphs(macro, *about):
+        say(text)
+
+
+@cache
+def _words() -> Any:
+    from trimtab.report.page import Text
+
+    return Text("printed.jinja", percent=percent, share="{:.0%}".format)
 
 
 def say_formulas(table: pa.Table, out: Path, escape: bool) -> None:
@@ -213,45 +213,6 @@ def progress_bar(total: int) -> Iterator[ProgressLines]:
         yield ProgressBar(bar, bar.add_task("starting", total=total, ends=0.0))
 
 
-def say_strength(strength: float, by_strength: Mapping[str, Sequence[float]]) -> None:
-    """Print what is forecast at a strength below 1, beside the others that were measured."""
-    if strength == WHOLE:
-        return
-    lift = forecast_at(strength, by_strength).forecast
-    if lift is None:
-        say(f"strength {strength:g}: there is no forecast of it")
-        return
-    others = ", ".join(f"{name}: {figures[0]:+.1%}" for name, figures in by_strength.items())
-    say(f"strength {strength:g}: the forecast is {lift:+.1%} (measured at {others})")
-
-
 def percent(value: float | None, none: str = "-") -> str:
     """Return a lift as text."""
     return none if value is None else f"{value:+.1%}"
-
-
-def describe_forecast(figures: Mapping[str, Any], users: str = _USERS) -> str:
-    """Return the expected lift with its interval, and what it was measured on."""
-    low, high = figures["forecast_low"], figures["forecast_high"]
-    told = f"forecast for the coming days{users and ':'} {percent(figures['forecast'], 'none')}"
-    if low is None:
-        return told
-    windows = figures.get("forecast_windows", 0)
-    held_out = f"{windows} held-out windows" if windows else users or "held-out users of the window"
-    return f"{told} (90 % interval {percent(low)} to {percent(high)}), from {held_out}"
-
-
-def describe_parts(lifts: Mapping[str, float]) -> str:
-    """Return the lifts as one part of a reranker after the other is used, in words."""
-    return ", ".join(f"{lift:+.1%} {_PARTS.get(part, part)}" for part, lift in lifts.items())
-
-
-def describe_left_out(left_out: LeftOut) -> str:
-    """Return how many events were not used, and why."""
-    reasons = (
-        (left_out.later, "at or after the instant of the lists"),
-        (left_out.unknown_users, "of users without a list"),
-        (left_out.unknown_items, "of items that were neither learned nor listed"),
-    )
-    told = ", ".join(f"{number} {why}" for number, why in reasons if number)
-    return f"{sum(left_out)} events were left out{told and ': '}{told}"

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.checks import require_whole
 from trimtab.cli.options import defaults_of, refuse_without
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import (
-    describe_forecast,
-    describe_left_out,
-    describe_parts,
     percent,
     print_json,
     print_numbers,
     print_table,
     say,
-    say_weighted,
+    say_about,
 )
 from trimtab.daily import RealisedLift, realised_lifts
 from trimtab.daily import diff as diff_versions
-from trimtab.models import LeftOut
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ColumnMap
@@ -236,60 +231,7 @@ def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def print_version(version: Version) -> None:
     """Print what was published."""
-    row, manifest = _describe(version), version.manifest
-    window, n = manifest["window"], manifest["window"]["windows"]
-    days = "1 day" if window["days"] == 1 else f"{window['days']} days"
-    say(
-        f"version {row['number']} for {row['as_of']} is served: {row['n_biases']} biases from "
-        f"{window['events']} events since {window['first']}, in {n} window{'' if n == 1 else 's'} "
-        f"of {days}, on lists of {', '.join(row['lists'])}"
-    )
-    say_weighted(manifest.get("weighted", False))
-    _print_method(manifest)
-    on = ""
-    if row["lift"] is not None:  # also on windows too poor to learn from
-        measured = "the window" if n == 1 else f"all {n} windows"
-        on = f"{_metric_of(row)} on {measured} {percent(row['lift'])}"
-    forecast = describe_forecast(version.forecast, users="")
-    told = manifest.get("reranker")
-    if told is None:
-        say("; ".join(filter(None, [on, forecast])))
-    else:
-        if on:
-            say(f"biases alone: {on}")
-        if told["summary"]["lifts"]:
-            parts = describe_parts(told["summary"]["lifts"])
-            say(f"lift over the engine on held-out data: {parts}")
-        if not told["summary"]["kept"]:
-            say("no gain by each user's own purchases: all users are ranked by the biases")
-        say(forecast)
-    for name, kind in ((LISTS, "finished"), (TOP, "re-ranked")):
-        if name in manifest["files"]:
-            left_out = told and f"; {describe_left_out(LeftOut(**told['events_left_out']))}"
-            say(f"{kind} lists of {manifest['reranked']}: {version.folder / name}{left_out or ''}")
-    _print_concentration(manifest["concentration"])
-
-
-def _print_method(manifest: Mapping[str, Any]) -> None:
-    """Print how the method was chosen, and the strength if it is not 1."""
-    told = manifest.get("method", {})
-    if "why" in told:
-        others = ", ".join(
-            f"{name} {percent(own['lift'], 'none')}" for name, own in told["forecasts"].items()
-        )
-        say(f"method {told['used']}: {told['why']} (forecasts: {others})")
-    if manifest.get("strength", 1.0) != 1.0:
-        say(f"strength {manifest['strength']:g} of what was learned")
-
-
-def _print_concentration(told: Mapping[str, Mapping[str, float]]) -> None:
-    """Print how much of the lists falls on a few items, beside the engine's own and purchases."""
-    (ten, one), (engine_ten, engine_one), (bought_ten, bought_one) = (
-        (told[name]["ten_items"], told[name]["one_item"])
-        for name in ("finished", "engine", "bought")
-    )
-    say(
-        f"the ten most shown items take {ten:.0%} of slots (engine {engine_ten:.0%}; the ten most "
-        f"bought {bought_ten:.0%} of purchases); one item is on {one:.0%} of lists (engine "
-        f"{engine_one:.0%}; bought by {bought_one:.0%} of buyers)"
-    )
+    files = version.manifest["files"]
+    kinds = ((LISTS, "finished"), (TOP, "re-ranked"))
+    written = [(kind, version.folder / name) for name, kind in kinds if name in files]
+    say_about("published", version.manifest, _describe(version), version.forecast, written)

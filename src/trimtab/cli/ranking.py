@@ -18,7 +18,7 @@ from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment, neutral
 from trimtab.checks import DUPLICATES
 from trimtab.cli import options
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import describe_left_out, print_json, print_table, say, say_formulas
+from trimtab.cli.printing import print_json, print_table, say, say_about, say_formulas
 from trimtab.cli.tables import open_tables
 from trimtab.errors import SettingError, warn
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
@@ -121,7 +121,7 @@ def apply(
         write_table(top, path, escape)
     if loaded.needs_events:
         say(f"wrote {written.n_rows} rows to {path}")
-        say(f"{written.n_events} events; {describe_left_out(written.left_out)}")
+        say_about("events", written.n_events, written.left_out)
     else:
         unknown = f"{written.n_unknown} items have no learned bias and count as 0"
         say(f"wrote {written.n_rows} rows to {path}; {unknown}")
