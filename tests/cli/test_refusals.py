@@ -24,7 +24,6 @@ REFUSALS = {
     "an unknown metric": ((*FIT, "--metric", "auc"), ["--metric auc", "ndcg"]),
     "an unknown check": ((*REFRESH, "--accept", "all"), ["--accept all: must be", "guard"]),
     "a share without a test": ((*APPLY, "--share", "0.4"), ["--share 0.4", "--salt"]),
-    "a depth that is no number": ((*APPLY, "--depth", "deep"), ["--depth deep", "all"]),
     "an option of Python only": ((*FIT, "--weights", "w.csv"), ["--weights is in Python only"]),
     "dates in two ways": ((*BACKTEST, "--first", "2026-02-10"), ["--date", "--first"]),
     "a step without a series": (

@@ -127,15 +127,8 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
     say(f"{folder.log}")
     say_about("weighted", WEIGHT in folder.log.events.column_names)
     plan = plans.plan_lists(settings, folder)
-    say(_describe_dates(plan, folder.name))
+    say_about("judged_on", folder.name, plan.dates, plan.test_days)
     return folder.log, plan
-
-
-def _describe_dates(plan: plans.Plan, name: str) -> str:
-    first, last, n_dates = plan.dates[0], plan.dates[-1], len(plan.dates)
-    when = f"on {first}" if n_dates == 1 else f"on {n_dates} dates from {first} to {last}, each"
-    days = "day" if plan.test_days == 1 else f"{plan.test_days} days"
-    return f"{name} judged {when} by the {days} from it on"
 
 
 @options_from()

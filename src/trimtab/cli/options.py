@@ -9,9 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from trimtab.abtest.buckets import Experiment
 from trimtab.errors import SettingError
-from trimtab.models.list_ranking import ALL
 from trimtab.tables.files import is_csv, require_writable_folder
 from trimtab.tables.places import as_place
 
@@ -40,13 +38,6 @@ SHARED = {
     "store": "Folder with the published versions.",
     "strength": "Share of what was learned to use, from 0 (the engine alone) to 1.",
 }
-
-
-def share_of_test(salt: str | None, share: float | None) -> float:
-    """Return the share of users in the treatment group; refuse one without a test."""
-    if salt is None:
-        refuse_without("--salt", share=share)
-    return Experiment.share if share is None else share
 
 
 def refuse_without(needed: str, **options: Any) -> None:
@@ -101,15 +92,6 @@ def parse_settings(pairs: Sequence[str] | None, names: Sequence[str]) -> dict[st
         except ValueError:
             settings[name] = text
     return settings
-
-
-def parse_depth(text: str | None) -> int | str | None:
-    """Return how deep lists are re-ranked, from an option."""
-    if text is None or text == ALL:
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise SettingError(f"--depth {text}: must be a whole number of at least 1, or {ALL}")
-    return int(text)
 
 
 def require_page_name(out: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -133,40 +132,27 @@ def _fill(table: Table, rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*map(Text, row))  # names of items may look like markup
 
 
-class ProgressLines:
-    """Prints a line per finished cell, where there is no terminal to draw on."""
+class Steps:
+    """Shows how far long work is: on a bar, or without one as a line for each finished cell."""
 
-    def __call__(self, text: str) -> None:
-        """Take note of a step: nothing is printed."""
-
-    def done(self, cell: CellDone) -> None:
-        """Print that a cell is finished, how long it took, and how long the others will take."""
-        took = "done earlier" if cell.seconds is None else describe_seconds(cell.seconds)
-        left = f"; {describe_left(cell.left)}" if cell.left else ""
-        line = f"{cell.place} of {cell.total}: {cell.name}, {took}{left}"
-        print(line, file=sys.stderr, flush=True)
-
-
-class ProgressBar(ProgressLines):
-    """Advances a bar on a terminal, whose description is the step that runs now."""
-
-    def __init__(self, bar: Any, task: Any) -> None:
-        self._bar, self._task, self._begun = bar, task, False
+    def __init__(self, bar: Any = None) -> None:
+        self._bar, self._n_begun = bar, 0
 
     def __call__(self, text: str) -> None:
         """Show the step that begins."""
-        self._bar.update(self._task, description=text, advance=1 if self._begun else 0)
-        self._begun = True
+        if self._bar is not None:
+            self._bar.update(0, description=text, completed=self._n_begun)
+        self._n_begun += 1
 
     def done(self, cell: CellDone) -> None:
-        """Show how long the others will take."""
-        if cell.left is not None:
-            self._bar.update(self._task, ends=time.monotonic() + cell.left)
-
-
-def describe_left(seconds: float) -> str:
-    """Return 'about 12 min left'."""
-    return f"about {describe_seconds(seconds)} left"
+        """Show that a cell is finished, how long it took, and how long the others will take."""
+        left = f"about {describe_seconds(cell.left)} left" if cell.left else ""
+        if self._bar is not None:
+            self._bar.update(0, left=left)
+            return
+        took = "done earlier" if cell.seconds is None else describe_seconds(cell.seconds)
+        line = f"{cell.place} of {cell.total}: {cell.name}, {took}{left and '; '}{left}"
+        print(line, file=sys.stderr, flush=True)
 
 
 def describe_seconds(seconds: float) -> str:
@@ -178,39 +164,23 @@ def describe_seconds(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def progress_bar(total: int) -> Iterator[ProgressLines]:
+def progress_bar(total: int) -> Iterator[Steps]:
     """Yield a function to call before each of `total` steps with a short description of it.
 
     Its method `done` takes finished cells. On stderr, a bar is drawn if that is a terminal;
     otherwise a line is printed per finished cell.
     """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    class TimeLeft(ProgressColumn):
-        """The time until all cells are done, once it is known."""
-
-        def render(self, task: Task) -> Text:
-            left = task.fields["ends"] - time.monotonic()
-            return Text(describe_left(left) if left > 0 else "")
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     screen = Console(stderr=True)
     if not screen.is_terminal:
-        yield ProgressLines()
+        yield Steps()
         return
-    columns = (
-        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeLeft(),
-        TextColumn("{task.description}"),
-    )  # fmt: skip
+    texts = (TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *texts)
     with Progress(*columns, console=screen, transient=True) as bar:
-        yield ProgressBar(bar, bar.add_task("starting", total=total, ends=0.0))
+        bar.add_task("starting", total=total, left="")
+        yield Steps(bar)
 
 
 def percent(value: float | None, none: str = "-") -> str:

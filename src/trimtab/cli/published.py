@@ -75,7 +75,7 @@ def history(
         say(f"with a reranker, whose forecast is shown: version {', '.join(finished)}")
     say(f"version {current} is served")
     if events is not None:
-        _print_realised(judged)
+        say_about("realised", judged)
 
 
 def _describe(version: Version) -> dict[str, Any]:
@@ -146,26 +146,6 @@ def _bounds(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
 
 
-def _print_realised(rows: list[RealisedLift]) -> None:
-    """Print what to know about single versions, and the means of all that were judged."""
-    for row in rows:
-        for note in (*row.notes, *([] if row.reason is None else [row.reason])):
-            say(f"version {row.version}: {note}")
-    lifts = [row.lift for row in rows if row.lift is not None]
-    if not lifts:
-        say("no version can be judged yet")
-        return
-    judged = [row for row in rows if row.lift is not None]
-    forecasts = [row.forecast for row in judged if row.forecast is not None]
-    mean = sum(forecasts) / len(forecasts) if forecasts else None
-    plural, their = ("", "its") if len(judged) == 1 else ("s", "their")
-    say(
-        f"of {len(judged)} judged version{plural}, {sum(row.inside is True for row in judged)} "
-        f"inside {their} interval; mean forecast {percent(mean)}, mean lift "
-        f"{percent(sum(lifts) / len(lifts))}"
-    )
-
-
 @options_from()
 def rollback(store: str, to: int | None = None) -> None:
     """Switch back to an earlier version.
@@ -205,18 +185,15 @@ def diff(
         rows = [(row[0], *row[2:]) for row in rows]
     print_table(rows[0], rows[1:])
     say(f"{moves.num_rows} items moved")
-    _print_other_settings(*versions)
+    method, strength = zip(*map(_told_settings, versions), strict=True)
+    say_about("changed", "method", method, before, after)
+    say_about("changed", "strength", strength, before, after)
 
 
-def _print_other_settings(before: Version, after: Version) -> None:
-    """Say if versions differ in method or strength, which moves every item."""
-    told = [
-        (own.manifest.get("method", {}).get("used"), f"{own.manifest.get('strength', 1.0):g}")
-        for own in (before, after)
-    ]
-    for name, old, new in zip(("method", "strength"), *told, strict=True):
-        if old and new and old != new:
-            say(f"{name} {old} in version {before.number}, {new} in version {after.number}")
+def _told_settings(version: Version) -> tuple[str | None, str]:
+    """Return the method and the strength, which move every item if they differ."""
+    manifest = version.manifest
+    return manifest.get("method", {}).get("used"), f"{manifest.get('strength', 1.0):g}"
 
 
 def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -90,9 +90,12 @@ def apply(
     options.refuse_overwriting(
         path, model=model, lists=lists, history=history, exclude=exclude, allowed=allowed
     )
-    given: dict[str, Any] = {"duplicates": duplicates, "depth": options.parse_depth(depth)}
+    deep: Any = int(depth) if depth is not None and depth.isdecimal() else depth
+    given: dict[str, Any] = {"duplicates": duplicates, "depth": deep}
     own = ColumnMap.parse(columns)
-    treated = options.share_of_test(salt, share)
+    if salt is None:
+        options.refuse_without("--salt", share=share)
+    treated = Experiment.share if share is None else share
     loaded: Any = load(model).with_strength(strength)
     loaded.refuse_unused(history, as_of)
     if loaded.needs_events and history is None:
