@@ -148,12 +148,12 @@ def _write(found: Verdicts, out: str | None, as_json: bool) -> None:
 
 def print_verdicts(found: Verdicts) -> None:
     """Print one row per treatment and metric, then the conclusions."""
-    from trimtab.report.verdict_page import TEXT, metrics_table
+    from trimtab.report.verdict_page import TEXT
 
     for text in TEXT.paragraphs("sizes", found) if found.sample_ratio.alarm else ():
         say(text)
     rows = []
-    for *names, lift, verdict, control, treatment, _ in metrics_table(found).rows:
+    for *names, lift, verdict, control, treatment, _ in TEXT.table("metrics", found).rows:
         name = ": ".join(own.text for own in names)
         rows.append((name, control.text, treatment.text, lift.text, lift.note, verdict.text))
     print_numbers(("", "control", "treatment", "lift", "interval", "verdict"), rows)
