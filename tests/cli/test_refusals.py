@@ -29,13 +29,6 @@ REFUSALS = {
     "a step without a series": (
         (*BACKTEST, "--set", "every=3"), ["--set every=3: needs", "--first", "--last"],
     ),
-    "a level without its engine": (
-        ("backtest", "--engine", "markov", "--set", "level=aisle"),
-        ["--set level=aisle: needs", "category"],
-    ),
-    "a level of another engine": (
-        ("simulate", "--set", "level=aisle"), ["--set level=aisle: needs", "category"],
-    ),
     "an unknown engine": (("simulate", "--engine", "als"), ["--engine als", "markov"]),
     "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--events"]),
     "columns of no log in a backtest": (

@@ -28,7 +28,7 @@ DEMO: dict[str, Any] = {
 QUICK_DEMO: dict[str, Any] = {
     "dates": ["2010-11-10"], "engines": ["markov"], "metrics": ["ndcg"],
 }  # fmt: skip
-_SETTINGS = ("every", "level", "n_listed", "recent_days", "windows", "n_draws", "seed")
+_SETTINGS = ("every", "n_listed", "recent_days", "windows", "n_draws", "seed")
 _BIAS = {"bias": "default"}  # the daily job's name of a method, and that of results
 
 
@@ -164,7 +164,6 @@ def _merge_settings(plan: str | None, options: dict[str, Any]) -> dict[str, Any]
     A list of dates replaces a series of dates, and the other way round.
     """
     given = {name: value for name, value in options.items() if value not in (None, [])}
-    level = given.pop("level", None)
     settings = {} if plan is None else plans.read_plan_file(Path(plan))
     if "dates" in given and ("first" in given or "last" in given):
         raise SettingError("use --date, or --first and --last, but not both")
@@ -173,10 +172,4 @@ def _merge_settings(plan: str | None, options: dict[str, Any]) -> dict[str, Any]
     settings = {**settings, **given}
     if "every" in given and "dates" in settings:
         raise SettingError(f"every={given['every']}: needs --first and --last, but dates are given")
-    if level is not None:
-        if "category" not in settings.get("engines", ["category"]):
-            raise SettingError(f"level={level}: needs --engine category; add it")
-        engines = dict(settings.get("engine", {}))
-        engines["category"] = {**engines.get("category", {}), "level": level}
-        settings["engine"] = engines
     return settings
