@@ -37,7 +37,6 @@ from trimtab.replay.python_engines import is_engine_address
 from trimtab.store import Store
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
-_PAPER = "paper"
 _LEARNER = [own.name for own in fields(BiasLearner)]
 _OTHERS = [
     "recent_days", "windows", "learn_on", "keep", "duplicates", "warm", "widen", "repeats",
@@ -84,11 +83,7 @@ def _job_settings(
     more = parse_settings(setting, [*_LEARNER, *_OTHERS, *others])
     learned = {name: given.pop(name) for name in ("k", "metric")}
     learned |= {name: more.pop(name) for name in _LEARNER if name in more}
-    is_paper = given["method"] == _PAPER
-    if is_paper:
-        given["method"] = Refresh.method
-    learner = (BiasLearner.paper if is_paper else BiasLearner)(**learned)
-    settings = {**given, **more, "learner": learner}
+    settings = {**given, **more, "learner": BiasLearner(**learned)}
     if "accept" in settings:
         settings["accept"] = tuple(settings["accept"] or ())
     return settings

@@ -25,20 +25,13 @@ DEMO: dict[str, Any] = {
     "baselines": ["popularity", "repeat"],
     "training_windows": [7, 30, 91, 182],
 }
-QUICK_DEMO: dict[str, Any] = {
-    "dates": ["2010-11-10"], "engines": ["markov"], "metrics": ["ndcg"],
-}  # fmt: skip
 _SETTINGS = ("every", "n_listed", "recent_days", "windows", "n_draws", "seed")
 _BIAS = {"bias": "default"}  # the daily job's name of a method, and that of results
 
 
 @options_from()
-def demo(out: str = "trimtab-demo", quick: bool = False) -> None:
-    """Run the paper's experiments on a gift shop's year of sales.
-
-    Options:
-        quick: One week, one engine and one metric only.
-    """
+def demo(out: str = "trimtab-demo") -> None:
+    """Run the paper's experiments on a gift shop's year of sales."""
     folder = Path(out)
     from trimtab.replay.judge import run_backtest, total_steps
     from trimtab.report import write_report
@@ -47,7 +40,7 @@ def demo(out: str = "trimtab-demo", quick: bool = False) -> None:
     require_output(folder, page=True)
     log = plans.open_log({})
     say(f"{log}")
-    plan = plans.make_plan(QUICK_DEMO if quick else DEMO, log)
+    plan = plans.make_plan(DEMO, log)
     page = folder / "report.html"
     with progress_bar(total_steps(plan) + 1) as step:
         results = run_backtest(plan, log, folder, step, step.done)

@@ -56,24 +56,18 @@ def history(
         )  # fmt: skip
     if as_json:
         came = {own.version: _realised_fields(own) for own in judged}
-        numbers = sorted([*rows, *damaged])
-        every = [{**rows.get(n, {"number": n}), **came.get(n, {})} for n in numbers]
-        print_json(
-            [
-                {**row, "served": row["number"] == current, "damaged": row["number"] in damaged}
-                for row in every
-            ]
-        )
+        every = {n: rows.get(n, {"number": n}) for n in sorted([*rows, *damaged])}
+        print_json([
+            {**row, **came.get(n, {}), "served": n == current, "damaged": n in damaged}
+            for n, row in every.items()
+        ])  # fmt: skip
         return
     if events is None:
         _print_history(list(rows.values()), current)
     else:
         print_numbers(_REALISED, [_realised_cells(own, current) for own in judged])
-    for number in damaged:
-        say(f"version {number} is damaged or missing")
-    if finished := [str(number) for number, row in rows.items() if "reranker" in row]:
-        say(f"with a reranker, whose forecast is shown: version {', '.join(finished)}")
-    say(f"version {current} is served")
+    finished = [number for number, row in rows.items() if "reranker" in row]
+    say_about("served", current, damaged, finished)
     if events is not None:
         say_about("realised", judged)
 
