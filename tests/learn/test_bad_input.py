@@ -106,12 +106,12 @@ CASES = {
         "'timestamp' | recent | -4611686018427387904 | years 2 to 9998",
         recent=RECENT.append_column("timestamp", FAR),
     ),
+}  # fmt: skip
+MORE = {
     "no weight at all": fit(
         "'weight' | weights | 0",
         weights=pa.table({"user_id": [1, 2, 3, 4], "weight": [0, 0, 0, 0]}),
     ),
-}  # fmt: skip
-MORE = {
     "no purchases": fit("recent", recent=RECENT.slice(0, 0)),
     "nothing allowed": apply("allowed", allowed=PAIRS.slice(0, 0)),
     "infinite": apply(
