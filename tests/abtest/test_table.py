@@ -163,7 +163,7 @@ BAD_SETTINGS = [
     ({"counts": ["pre_clicks/user"]}, "'pre_clicks'"),
     ({"counts": ["clicks/user", "clicks / user"]}, "clicks/user is given twice"),
     ({"counts": ["orders/user"], "amounts": ["orders/opens"]}, "orders is a count and an"),
-    ({"labels": ["old"]}, r"labels=\['old'\]: .*at least one treatment"),
+    ({"labels": ["old"]}, r"labels=old: .*at least one treatment"),
     ({"labels": "abc"}, "labels='abc': "),
     ({"labels": ["old", "A", "A"]}, "each once"),
     ({**NAMES, "shares": (0.5, 0.5)}, "shares=0.5,0.5: must be 3 shares"),

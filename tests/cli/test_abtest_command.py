@@ -68,48 +68,22 @@ def test_tables(run, tmp_path):
     users = make_users(("control", "treatment")).drop(["date"])
     pq.write_table(users, tmp_path / "users.parquet")
     for name in ("users.csv", "users.parquet"):
-        found = json.loads(run("--users", name, *METRICS, "--json"))
+        found = json.loads(run("--table", name, *METRICS, "--json"))
         assert found == tt.abtest.analyse(users, Settings(name="users"), **own).to_dict()
-
-
-def test_raw_logs(run, tmp_path):
-    (tmp_path / "logs").mkdir()
-    for name, own in {"emails": made.EMAILS, "opens": made.OPENS, "clicks": made.CLICKS}.items():
-        pq.write_table(own, tmp_path / "logs" / f"{name}.parquet")
-    pc.write_csv(made.ORDERS, tmp_path / "logs" / "orders.csv")
-    found = json.loads(run("--logs", "logs", "--json", "--out", "verdict.html"))["findings"]
-    rows = {row["metric"]["title"]: row["control"]["numerator"] for row in found}
-    assert (rows["Orders per open"], rows["Opens per email"]) == (2, 2)  # opens: of three
-    said = "An email counts as opened, and as clicked, at most once"
-    assert said in (tmp_path / "verdict.html").read_text()
-    assert said in run("--logs", "logs")
-
-
-def test_ids_in_csv_logs_are_joined_as_they_are_written(run, tmp_path):
-    (tmp_path / "logs").mkdir()
-    emails = "email_id,user_id,bucket\n7,a,control\nx8,b,treatment\n9,c,control\n010,d,treatment\n"
-    clicks = "email_id,timestamp\n7,2026-11-02 10:00:00\n9,2026-11-02 10:00:00\n"
-    orders = "user_id,timestamp,revenue\na,2026-11-02 10:05:00,5\n"
-    logs = {"emails": emails, "opens": "email_id\n7\n9\n", "clicks": clicks, "orders": orders}
-    for name, text in logs.items():
-        (tmp_path / "logs" / f"{name}.csv").write_text(text)
-    found = json.loads(run("--logs", "logs", "--json"))["findings"]
-    rows = {row["metric"]["title"]: row["control"]["numerator"] for row in found}
-    assert rows["Orders per email"] == 1
 
 
 def test_a_split_of_70_to_30(run, tmp_path):
     users = make_users(("control", "treatment"), 400).to_pandas()
     kept = users[(users.bucket == "control") | (users.index % 14 < 6)]
     kept.to_csv(tmp_path / "uneven.csv", index=False)
-    flags = ("--users", "uneven.csv", *METRICS[:2])
+    flags = ("--table", "uneven.csv", *METRICS[:2])
     assert "Pass --share 0.3 if that was intended" in run(*flags, status=5)
     pages = []
     for given in (("--shares", "0.7,0.3"), ("--share", "0.3")):
-        run(*flags, *given, "--out", "v.html", "--name", "autumn")
+        run(*flags, *given, "--out", "v.html")
         pages.append((tmp_path / "v.html").read_text())
     assert pages[0] == pages[1]
-    assert "autumn." in pages[0]
+    assert "uneven." in pages[0]
 
 
 def test_plans(run):
@@ -118,7 +92,7 @@ def test_plans(run):
     assert five == again
     assert five["emails"] == pytest.approx(484_089, abs=2)
     assert re.search(r"^Clicks per open .* 480K +120K +32K", run(*totals), re.M)
-    flags = ("--plan", "--users", "users.csv", *METRICS, "--lift", "10%")
+    flags = ("--plan", "--table", "users.csv", *METRICS, "--lift", "10%")
     clicks, orders, revenue = json.loads(run(*flags, "--json"))
     assert clicks["metric"] == "Clicks per impression"
     assert 100 < clicks["users"] < orders["users"] < revenue["users"]
@@ -127,7 +101,7 @@ def test_plans(run):
 
 def test_several_treatments(run, tmp_path):
     pc.write_csv(make_users(n=300).drop(["date"]), tmp_path / "three.csv")
-    flags = ("--users", "three.csv", "--labels", "old,A,B", *METRICS[:2])
+    flags = ("--table", "three.csv", "--labels", "old,A,B", *METRICS[:2])
     before = ("--columns", "pre_clicks=orders")
     printed = run(*flags, *before, "--out", "verdict.html")
     assert re.search(r"^A: Clicks per impression .* % \* ", printed, re.M)
@@ -138,30 +112,28 @@ def test_several_treatments(run, tmp_path):
     assert ('"blocked"' in wrong, "significant" in wrong) == (True, False)
 
 
-SMALL, USERS, FEW = ("--table", "small.parquet"), ("--users", "users.csv"), "emails=500,opens=50"
+SMALL, USERS, FEW = ("--table", "small.parquet"), ("--table", "users.csv"), "emails=500,opens=50"
 REFUSED = [
-    ((), ["--table", "--users", "--logs", "--control", "--treatment"]),
+    ((), ["--table", "--control", "--treatment"]),
     (("--table", "none.csv"), ["none.csv"]),
     ((*USERS, "--count", "clicks"), ["count clicks", "orders/user"]),
     ((*USERS, "--count", "views/user"), ["'views'", "found bucket"]),
-    ((*SMALL, "--logs", "."), ["one of --table, --users"]),
-    ((*TOTALS, *SMALL), ["one of --table, --users"]),
+    (("--users", "users.csv"), ["--users is now --table"]),
+    ((*TOTALS, *SMALL), ["--table, or --control"]),
     (("--control", "emails=5", "--columns", "user=a"), ["--columns user=a", "--control"]),
-    ((*SMALL, "--labels", "A,B,A"), ["--labels A,B,A", "each once"]),
-    ((*SMALL, "--labels", "A"), ["--labels A"]),
+    ((*SMALL, "--labels", "A,B,A"), ["--labels A,B,A: ", "each once"]),
+    ((*SMALL, "--labels", "A"), ["--labels A: "]),
     ((*SMALL, "--labels", "a,b,c", "--salt", "x"), ["--salt x", "one treatment"]),
     ((*SMALL, "--labels", "a,b,c", "--share", "0.2"), ["--share 0.2", "shares"]),
     ((*SMALL, "--shares", "0.5,0.6"), ["--shares 0.5,0.6", "add up to 1"]),
     ((*SMALL, "--labels", "a,b,c", "--shares", "1,x,2"), ["--shares x", "0.02"]),
     ((*SMALL, "--shares", "0.7,0.3", "--share", "0.3"), ["--share 0.3", "--shares"]),
-    ((*SMALL, "--alpha", "1e-10"), ["--alpha 1e-10", "1e-09"]),
+    ((*SMALL, "--set", "alpha=1e-10"), ["--set alpha=1e-10", "1e-09"]),
     (("--control", "emails=5"), ["--control", "--treatment"]),
     ((*TOTALS, "--labels", "A,B"), ["--labels A,B", "--control"]),
     ((*TOTALS, "--salt", "x"), ["--salt x", "--control"]),
-    ((*TOTALS, "--session-minutes", "5"), ["--session-minutes 5", "--control"]),
     ((*TOTALS, "--count", "clicks/user"), ["--count clicks/user", "--control"]),
     ((*TOTALS, "--amount", "clicks/user"), ["--amount clicks/user", "--control"]),
-    ((*SMALL, "--session-minutes", "5"), ["--session-minutes 5", "--logs"]),
     ((*SMALL, "--primary", "a/b"), ["--primary a/b", "clicks/opens"]),
     (("--control", "emails", "--treatment", "emails=5"), ["'emails'", "name=number"]),
     (("--control", "emails=5,emails=7", "--treatment", "emails=5"), ["emails=7'", "once"]),
@@ -175,7 +147,6 @@ REFUSED = [
     (("--plan",), ["--table", "--control"]),
     (("--plan", "--control", "emails=5", "--salt", "x"), ["--salt x", "--plan"]),
     (("--plan", "--control", "emails=5", "--planned", "9"), ["--planned 9", "--plan"]),
-    (("--logs", "."), ["--logs .", "emails.parquet", "emails.csv"]),
 ]
 
 

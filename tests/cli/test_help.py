@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from trimtab.abtest import Settings, attribute
+from trimtab.abtest import Settings
 from trimtab.abtest.buckets import Experiment
 from trimtab.checks import DUPLICATES, METRICS
 from trimtab.cli import app
@@ -44,13 +44,13 @@ FILLS: dict[str, tuple[Any, ...]] = {
     "refresh": (BiasLearner, Refresh),
     "history": (realised_lifts,),
     "simulate": (Simulation, BiasLearner, Refresh),
-    "abtest": (Settings, attribute),
+    "abtest": (Settings,),
     "serve": (serve_settings.Settings, run_service),
 }
 # Options with None for "not given", or another kind of value than the setting of their name.
 DIFFERENT = {
     "fit": {"method"}, "refresh": {"accept", "method"}, "simulate": {"items", "method"},
-    "serve": {"share"},
+    "serve": {"share"}, "abtest": {"share"},
 }  # fmt: skip
 
 

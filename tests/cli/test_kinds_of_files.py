@@ -40,7 +40,6 @@ def folder(tmp_path_factory) -> Path:
     tables["local"] = events.set_column(2, "timestamp", events[2].cast(pa.timestamp("us")))
     tables["items"] = pa.table({"item_id": np.arange(20)})
     tables["own"] = tables["recs"].rename_columns(["who", "what", "score"])
-    tables["weights"] = pa.table({"user_id": np.arange(50), "weight": rng.random(50)})
     for name, table in tables.items():
         write_table(table, folder / f"{name}.parquet")
         write_table(table, folder / f"{name}.csv")
@@ -126,7 +125,7 @@ def test_the_same_metrics(call, folder):
     commands = [
         EVALUATE,
         (*EVALUATE, "--k", 3, "--json"),
-        (*EVALUATE, "--history", "events.parquet", "--weights", "weights.csv"),
+        (*EVALUATE, "--history", "events.parquet"),
         (*EVALUATE, "--baseline", "recs.csv", "--weight", "price"),
         (*EVALUATE, "--baseline", "own.parquet"),
         ("evaluate", "--lists", "recs.csv", "--baseline", "recs.parquet", "--events", "events.csv"),

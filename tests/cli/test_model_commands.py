@@ -50,10 +50,9 @@ def folder(shop, learned, bias, tmp_path_factory) -> Path:
     """All tables as Parquet and CSV, and a saved model of each kind."""
     folder = tmp_path_factory.mktemp("models")
     later = shop.later.append_column("price", pc.add(shop.later["item_id"], 1))
-    weights = {"user_id": np.arange(1_500), "weight": np.arange(1_500) % 5 / 2}
     tables = {
         "recs": shop.recs, "recent": shop.recent, "history": shop.history, "log": shop.log,
-        "tonight": shop.tonight, "later": later, "weights": pa.table(weights),
+        "tonight": shop.tonight, "later": later,
         "pairs": bias.apply(shop.tonight, 2).select(["user_id", "item_id"]),
         "allowed": pa.table({"item_id": np.arange(0, 300, 3)}),
         "items": pa.table({"item_id": np.arange(300), "category": np.arange(300) % 7}),
@@ -83,18 +82,18 @@ def as_csv(words: tuple[object, ...]) -> list[object]:
 
 def test_fit_saves_what_python_learns(call, folder, shop, bytes_of):
     """Biases with any setting, and the settings of the paper; from Parquet and CSV."""
-    tables = {name: pq.read_table(folder / f"{name}.parquet") for name in ("weights", "items")}
+    items = pq.read_table(folder / "items.parquet")
     settings = {"k": 5, "max_bias": None, "penalty": 0.25, "exclude_unsold": True, "scale": "log"}
     more = ("--set", "max_bias=none", "--set", "penalty=0.25", "--set", "exclude_unsold=true")
     paper = tt.BiasLearner.paper(k=5, metric="map", max_cycles=3)
     cases = {
         "informed": (
             ("--history", "history.parquet", "--items", "items.parquet", "--metric", "map"),
-            tt.BiasLearner(metric="map"), {"history": shop.history, "items": tables["items"]},
+            tt.BiasLearner(metric="map"), {"history": shop.history, "items": items},
         ),
         "set": (
-            ("--k", 5, *more, "--set", "scale=log", "--weights", "weights.parquet"),
-            tt.BiasLearner(**settings), {"weights": tables["weights"]},
+            ("--k", 5, *more, "--set", "scale=log"),
+            tt.BiasLearner(**settings), {},
         ),
         "paper": (
             ("--method", "paper", "--k", 5, "--metric", "map", "--set", "max_cycles=3"), paper, {},
@@ -396,10 +395,10 @@ def test_evaluate_prints_what_python_finds(call, folder, shop, bias):
     assert f"{expected['n_users']} users" in shown
     write_table(bias.apply(shop.tonight, k=5), folder / "judged.parquet")
     more = ("--baseline", "tonight.csv", "--weight", "price", "--history", "history.parquet")
-    words = (*words, "--lists", "judged.parquet", *more, "--weights", "weights.csv")
+    words = (*words, "--lists", "judged.parquet", *more)
     expected = tt.evaluate(
-        bias.apply(shop.tonight, k=5), later, 5, pq.read_table(folder / "weights.parquet"),
-        weight="price", baseline=shop.tonight, history=shop.history,
+        bias.apply(shop.tonight, k=5), later, 5, weight="price", baseline=shop.tonight,
+        history=shop.history,
     )  # fmt: skip
     assert json.loads(succeed(call, folder, *words, "--json")) == expected
     shown = succeed(call, folder, *words)

@@ -207,20 +207,7 @@ def test_simulate_reads_own_names(call, folder, tmp_path):
     assert (run.returncode, "missing column 'Datum' (timestamp)" in run.stderr) == (2, True)
 
 
-def test_abtest_logs_and_tables(call, tmp_path):
-    (tmp_path / "logs").mkdir()
-    names = {"email_id": "Mail", "bucket": "Gruppe", "revenue": "Umsatz", **OWN}
-    tables = {
-        "emails.csv.gz": made.EMAILS, "opens.tsv": made.OPENS, "clicks.parquet": made.CLICKS,
-        "orders.tsv.gz": made.ORDERS,
-    }  # fmt: skip
-    for name, table in tables.items():
-        renamed = table.rename_columns([names.get(column, column) for column in table.column_names])
-        write(renamed, tmp_path / "logs" / name)
-    columns = "user=Kunde,time=Zeit,email_id=Mail,bucket=Gruppe,revenue=Umsatz"
-    run = call("abtest", "--logs", "logs", "--columns", columns, "--json", cwd=tmp_path)
-    found = {row["metric"]["title"]: row for row in json.loads(succeed(run))["findings"]}
-    assert found["Orders per open"]["control"]["numerator"] == 2
+def test_abtest_tables(call, tmp_path):
     pq.write_table(made.SMALL.rename_columns({"bucket": "Gruppe"}), tmp_path / "users.parquet")
     words = ("abtest", "--table", "users.parquet", "--columns", "bucket=Gruppe")
     found = json.loads(succeed(call(*words, "--json", cwd=tmp_path)))["findings"]

@@ -24,20 +24,10 @@ REFUSALS = {
     "an unknown metric": ((*FIT, "--metric", "auc"), ["--metric auc", "ndcg"]),
     "an unknown check": ((*REFRESH, "--accept", "all"), ["--accept all: must be", "guard"]),
     "a share without a test": ((*APPLY, "--share", "0.4"), ["--share 0.4", "--salt"]),
-    "a depth that is no number": ((*APPLY, "--depth", "deep"), ["--depth deep", "all"]),
-    "a page of another kind": (
-        ("report", "--results", "no", "--out", "page.txt"), ["--out page.txt", ".html"],
-    ),
+    "an option of Python only": ((*FIT, "--weights", "w.csv"), ["--weights is in Python only"]),
     "dates in two ways": ((*BACKTEST, "--first", "2026-02-10"), ["--date", "--first"]),
     "a step without a series": (
         (*BACKTEST, "--set", "every=3"), ["--set every=3: needs", "--first", "--last"],
-    ),
-    "a level without its engine": (
-        ("backtest", "--engine", "markov", "--set", "level=aisle"),
-        ["--set level=aisle: needs", "category"],
-    ),
-    "a level of another engine": (
-        ("simulate", "--set", "level=aisle"), ["--set level=aisle: needs", "category"],
     ),
     "an unknown engine": (("simulate", "--engine", "als"), ["--engine als", "markov"]),
     "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--events"]),

@@ -388,7 +388,7 @@ def test_without_the_libraries_that_draw(shop: Path, trimtab) -> None:
 REFUSALS = {
     "too many days": (["--days", "40"], "--days 40"),
     "an unknown engine": (["--engine", "als"], "--engine als"),
-    "a level of another engine": (["--set", "level=aisle"], "--set level=aisle"),
+    "an unknown setting": (["--set", "level=aisle"], "--set level=aisle"),
     "no categories": (["--engine", "category"], "category"),
     "no such log": (["--events", "absent.parquet"], "absent.parquet"),
     "another folder": (["--out", "."], ". has files"),

@@ -102,18 +102,16 @@ CASES = {
         settings={"scale": "log", "method": "ascent"},
     ),
     "k below one": fit("k=0", settings={"k": 0}, error=tt.SettingError),
-    "negative weight": fit("'weight' | weights | -1", weights=change(WEIGHTS, "weight", -1.0)),
-    "a weight twice": fit("'user_id' | weights | 2", weights=change(WEIGHTS, "user_id", 2)),
     "a time outside the calendar": fit(
         "'timestamp' | recent | -4611686018427387904 | years 2 to 9998",
         recent=RECENT.append_column("timestamp", FAR),
     ),
+}  # fmt: skip
+MORE = {
     "no weight at all": fit(
         "'weight' | weights | 0",
         weights=pa.table({"user_id": [1, 2, 3, 4], "weight": [0, 0, 0, 0]}),
     ),
-}  # fmt: skip
-MORE = {
     "no purchases": fit("recent", recent=RECENT.slice(0, 0)),
     "nothing allowed": apply("allowed", allowed=PAIRS.slice(0, 0)),
     "infinite": apply(
@@ -143,6 +141,8 @@ MORE = {
     "unknown metric": fit(
         "metric='mrr' | acc, map, ndcg", settings={"metric": "mrr"}, error=tt.SettingError
     ),
+    "negative weight": fit("'weight' | weights | -1", weights=change(WEIGHTS, "weight", -1.0)),
+    "a weight twice": fit("'user_id' | weights | 2", weights=change(WEIGHTS, "user_id", 2)),
     "infinite weight": fit(
         "'weight' | weights | inf | row 0", weights=change(WEIGHTS, "weight", float("inf"))
     ),

@@ -1,6 +1,5 @@
 """A/B tests, by email or of anything per user: buckets, verdicts, and how much data is needed."""
 
-from trimtab.abtest.attribution import attribute
 from trimtab.abtest.buckets import Experiment, neutral
 from trimtab.abtest.plan import Planned, plan
 from trimtab.abtest.table import Metric
@@ -17,7 +16,6 @@ __all__ = [
     "Verdicts",
     "analyse",
     "analyse_counts",
-    "attribute",
     "neutral",
     "plan",
 ]

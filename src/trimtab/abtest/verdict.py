@@ -462,7 +462,8 @@ def plan_shares(
     """Return the planned share of each bucket."""
     n = len(labels)
     if isinstance(labels, str) or n < 2 or not all(labels) or len(set(labels)) < n:
-        raise SettingError(f"labels={labels!r}: name control and at least one treatment, each once")
+        given = repr(labels) if isinstance(labels, str) else ",".join(map(str, labels))
+        raise SettingError(f"labels={given}: name control and at least one treatment, each once")
     if shares is None and n == 2:
         return [1 - settings.share, settings.share]
     if shares is None and settings.share != Settings.share:

@@ -23,8 +23,8 @@ from trimtab.cli.printing import (
     print_json,
     progress_bar,
     say,
+    say_about,
     say_page,
-    say_weighted,
 )
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
@@ -37,13 +37,12 @@ from trimtab.replay.python_engines import is_engine_address
 from trimtab.store import Store
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
-_PAPER = "paper"
 _LEARNER = [own.name for own in fields(BiasLearner)]
 _OTHERS = [
     "recent_days", "windows", "learn_on", "keep", "duplicates", "warm", "widen", "repeats",
     "max_concentration",
 ]  # fmt: skip
-_OF_REPLAY = ("n_listed", "retrain_every", "level")
+_OF_REPLAY = ("n_listed", "retrain_every")
 _ENGINE = next(iter(ENGINES))
 
 
@@ -84,11 +83,7 @@ def _job_settings(
     more = parse_settings(setting, [*_LEARNER, *_OTHERS, *others])
     learned = {name: given.pop(name) for name in ("k", "metric")}
     learned |= {name: more.pop(name) for name in _LEARNER if name in more}
-    is_paper = given["method"] == _PAPER
-    if is_paper:
-        given["method"] = Refresh.method
-    learner = (BiasLearner.paper if is_paper else BiasLearner)(**learned)
-    settings = {**given, **more, "learner": learner}
+    settings = {**given, **more, "learner": BiasLearner(**learned)}
     if "accept" in settings:
         settings["accept"] = tuple(settings["accept"] or ())
     return settings
@@ -121,48 +116,39 @@ def simulate(
     require_output(folder, page=report)
     require_free(folder)
     refuse_overwriting(folder, lists=lists)
-    if lists is None:
-        refuse_without("--lists", query=source["query"])
-        opened = _open_log(events, source, columns, engine or _ENGINE, of_replay.pop("level", None))
-    else:
+    if lists is not None:
         refuse_with("--lists", engine=engine, **{f"set {n}": own for n, own in of_replay.items()})
-        opened = _open_lists(lists, events, source, columns)
+    opened = _open_log(events, lists, engine or _ENGINE, columns, source)
     learner = settings.pop("learner")
     simulation = Simulation(**opened, days=days, learner=learner, settings=settings, **of_replay)
     _replay(simulation, folder, report)
 
 
 def _open_log(
-    events: str | None, source: dict[str, Any], columns: str | None, engine: str, level: Any
+    log: str | None, lists: str | None, engine: str, columns: str | None, source: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the log and the engine that the options name."""
+    """Return the log, and the engine to replay on it or the dated lists of one's own."""
+    named = ColumnMap.parse(columns)
+    if lists is not None:
+        if log is None:
+            raise SettingError(f"--lists {lists}: needs --events, the purchases; add it")
+        folder = open_lists(lists, log, **source, columns=named)
+        return {"log": folder.log, "supplied": folder}
+    refuse_without("--lists", query=source["query"])
     if not is_engine_address(engine):
         require_choice("engine", engine, tuple(ENGINES))
-    if engine != "category" and level is not None:
-        raise SettingError(f"level={level}: needs --engine category; add it")
-    if events is None:
+    if log is None:
         refuse_without("--events", columns=columns)
-    given = {**source, "log": events, "columns": ColumnMap.parse(columns)}
+    given = {**source, "log": log, "columns": named}
     opened = open_log({name: value for name, value in given.items() if value is not None})
-    settings = {} if level is None else {engine: {"level": level}}
-    return {"log": opened, "engine": make_engines([engine], settings, opened)[engine]}
-
-
-def _open_lists(
-    lists: str, events: str | None, source: dict[str, Any], columns: str | None
-) -> dict[str, Any]:
-    """Return the log and the dated lists that the options name."""
-    if events is None:
-        raise SettingError(f"--lists {lists}: needs --events, the purchases; add it")
-    folder = open_lists(lists, events, **source, columns=ColumnMap.parse(columns))
-    return {"log": folder.log, "supplied": folder}
+    return {"log": opened, "engine": make_engines([engine], {}, opened)[engine]}
 
 
 def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     """Replay the daily job, and write and print how it did."""
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
-    say_weighted(WEIGHT in simulation.log.events.column_names)
+    say_about("weighted", WEIGHT in simulation.log.events.column_names)
     write = partial(_write_page, simulation, out, report)
     with (
         page_if_stopped(lambda: Month.load(out), "mornings", write), progress_bar(steps) as step,

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.cli import options
 from trimtab.cli.options import refuse_without, require_output
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_page, say_weighted
+from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_about, say_page
 from trimtab.daily import Refresh
 from trimtab.errors import SettingError
 from trimtab.replay import plan as plans
@@ -25,20 +25,13 @@ DEMO: dict[str, Any] = {
     "baselines": ["popularity", "repeat"],
     "training_windows": [7, 30, 91, 182],
 }
-QUICK_DEMO: dict[str, Any] = {
-    "dates": ["2010-11-10"], "engines": ["markov"], "metrics": ["ndcg"],
-}  # fmt: skip
-_SETTINGS = ("every", "level", "n_listed", "recent_days", "windows", "n_draws", "seed")
+_SETTINGS = ("every", "n_listed", "recent_days", "windows", "n_draws", "seed")
 _BIAS = {"bias": "default"}  # the daily job's name of a method, and that of results
 
 
 @options_from()
-def demo(out: str = "trimtab-demo", quick: bool = False) -> None:
-    """Run the paper's experiments on a gift shop's year of sales.
-
-    Options:
-        quick: One week, one engine and one metric only.
-    """
+def demo(out: str = "trimtab-demo") -> None:
+    """Run the paper's experiments on a gift shop's year of sales."""
     folder = Path(out)
     from trimtab.replay.judge import run_backtest, total_steps
     from trimtab.report import write_report
@@ -47,7 +40,7 @@ def demo(out: str = "trimtab-demo", quick: bool = False) -> None:
     require_output(folder, page=True)
     log = plans.open_log({})
     say(f"{log}")
-    plan = plans.make_plan(QUICK_DEMO if quick else DEMO, log)
+    plan = plans.make_plan(DEMO, log)
     page = folder / "report.html"
     with progress_bar(total_steps(plan) + 1) as step:
         results = run_backtest(plan, log, folder, step, step.done)
@@ -125,40 +118,29 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
     given = {name: settings.get(name) for name in ("query", "tz", "items", "columns")}
     folder = open_lists(settings["lists"], settings["log"], **given)
     say(f"{folder.log}")
-    say_weighted(WEIGHT in folder.log.events.column_names)
+    say_about("weighted", WEIGHT in folder.log.events.column_names)
     plan = plans.plan_lists(settings, folder)
-    say(_describe_dates(plan, folder.name))
+    say_about("judged_on", folder.name, plan.dates, plan.test_days)
     return folder.log, plan
 
 
-def _describe_dates(plan: plans.Plan, name: str) -> str:
-    first, last, n_dates = plan.dates[0], plan.dates[-1], len(plan.dates)
-    when = f"on {first}" if n_dates == 1 else f"on {n_dates} dates from {first} to {last}, each"
-    days = "day" if plan.test_days == 1 else f"{plan.test_days} days"
-    return f"{name} judged {when} by the {days} from it on"
-
-
 @options_from()
-def report(results: str, out: str | None = None, tables: bool = False) -> None:
+def report(results: str, tables: bool = False) -> None:
     """Write a page of charts and tables from a backtest.
 
     The page of an interrupted run has what is finished, and says so.
 
     Options:
         results: Folder of a backtest, finished or interrupted.
-        out: File for the page; report.html in the folder by default.
         tables: Print the tables too.
     """
     folder = Path(results)
-    page = folder / "report.html" if out is None else Path(out)
-    options.require_page_name(page)
-    require_output(page.parent, page=False)
     loaded = load_results(folder)
     if tables:
         from trimtab.report.console import print_tables
 
         print_tables(loaded, console)
-    _write_page(page, True, loaded)
+    _write_page(folder / "report.html", True, loaded)
 
 
 def _write_page(page: Path, wanted: bool, results: Any) -> None:
@@ -175,7 +157,6 @@ def _merge_settings(plan: str | None, options: dict[str, Any]) -> dict[str, Any]
     A list of dates replaces a series of dates, and the other way round.
     """
     given = {name: value for name, value in options.items() if value not in (None, [])}
-    level = given.pop("level", None)
     settings = {} if plan is None else plans.read_plan_file(Path(plan))
     if "dates" in given and ("first" in given or "last" in given):
         raise SettingError("use --date, or --first and --last, but not both")
@@ -184,10 +165,4 @@ def _merge_settings(plan: str | None, options: dict[str, Any]) -> dict[str, Any]
     settings = {**settings, **given}
     if "every" in given and "dates" in settings:
         raise SettingError(f"every={given['every']}: needs --first and --last, but dates are given")
-    if level is not None:
-        if "category" not in settings.get("engines", ["category"]):
-            raise SettingError(f"level={level}: needs --engine category; add it")
-        engines = dict(settings.get("engine", {}))
-        engines["category"] = {**engines.get("category", {}), "level": level}
-        settings["engine"] = engines
     return settings

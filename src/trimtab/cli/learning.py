@@ -10,32 +10,23 @@ from trimtab import parquet
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.cli.options import parse_settings, refuse_overwriting
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import (
-    describe_forecast,
-    describe_parts,
-    print_json,
-    print_table,
-    say,
-    say_strength,
-    say_weighted,
-)
+from trimtab.cli.printing import print_json, print_table, say, say_about
 from trimtab.cli.tables import open_tables
 from trimtab.daily.method_choice import AUTO, BIAS, METHODS, RERANKER, learn_best
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Reranker
-from trimtab.models.model import WHOLE, require_strength
+from trimtab.models.model import WHOLE, forecast_at, require_strength
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnMap
 from trimtab.tables.files import require_writable_folder
 
 PAPER = "paper"
 _SETTINGS = [own.name for learner in (BiasLearner, RerankLearner) for own in fields(learner)]
-_SOURCES = {"trending": "items that sell well", "own": "items that the user bought before"}
 
 
 @options_from((BiasLearner, "k metric"), settings=_SETTINGS)
 def fit(
     lists: str, events: str, out: str, method: str = BIAS, history: str | None = None,
-    items: str | None = None, weights: str | None = None, duplicates: str = DUPLICATES[0],
+    items: str | None = None, duplicates: str = DUPLICATES[0],
     strength: float = WHOLE, setting: list[str] | None = None, columns: str | None = None,
     as_json: bool = False, **shared: Any,
 ) -> None:  # fmt: skip
@@ -58,14 +49,13 @@ def fit(
     own = ColumnMap.parse(columns)
     folder = Path(out)
     require_writable_folder(folder)
-    refuse_overwriting(
-        folder, lists=lists, events=events, history=history, items=items, weights=weights
-    )
+    refuse_overwriting(folder, lists=lists, events=events, history=history, items=items)
     needed = (USER, ITEM, SCORE, *([TIMESTAMP] if isinstance(learner, RerankLearner) else []))
-    tables = open_tables(lists, events, history, items, weights, columns=own, needed=needed)
-    recs, recent, *others = tables.given
-    options = dict(zip(("history", "items", "weights"), others, strict=True))
-    model: Any = parquet.fit(learner, recs, recent, duplicates=duplicates, columns=own, **options)
+    tables = open_tables(lists, events, history, items, columns=own, needed=needed)
+    recs, recent, past, categories = tables.given
+    model: Any = parquet.fit(
+        learner, recs, recent, history=past, items=categories, duplicates=duplicates, columns=own
+    )
     choice = None
     if method == AUTO:
         used, model, choice = learn_best(model, None)
@@ -73,11 +63,13 @@ def fit(
     if as_json:
         print_json(_describe(model))
         return
-    say_weighted(WEIGHT in tables.columns[1])
+    say_about("weighted", WEIGHT in tables.columns[1])
     if choice is not None:
         say(f"method {used}: {choice.why}")
     _print_model(model)
-    say_strength(strength, model.summary.forecast_by_strength)
+    if strength != WHOLE:
+        measured = model.summary.forecast_by_strength
+        say_about("at_strength", strength, forecast_at(strength, measured).forecast, measured)
     say(f"saved to {folder}")
 
 
@@ -103,7 +95,7 @@ def _print_model(model: ItemBias | Reranker) -> None:
         _print_biases(model)
     else:
         _print_coefficients(model)
-        _print_gains(model)
+        say_about("reranker", model.summary)
 
 
 def _print_biases(bias: ItemBias) -> None:
@@ -113,21 +105,7 @@ def _print_biases(bias: ItemBias) -> None:
         f"{summary.before:.6f}", f"{summary.after:.6f}", f"{summary.lift:+.2%}",
     )  # fmt: skip
     print_table(("", "before", "after", "lift"), [row])
-    moved = f"{int((bias.bias != 0).sum())} of {summary.n_items} items have a bias"
-    if summary.method == "ascent":
-        say(
-            f"{moved}, {summary.n_excluded} are excluded; {summary.n_users} users, "
-            f"{summary.cycles} cycles, {summary.updates} updates"
-        )
-        say("The gain on the window itself is too optimistic: evaluate on later days.")
-        return
-    say(f"{moved}; {summary.n_users} users")
-    if summary.forecast is not None:
-        say(describe_forecast(summary))
-    say(
-        f"the 10 most shown items take {summary.concentration_after:.0%} of all slots "
-        f"({summary.concentration_before:.0%} before)"
-    )
+    say_about("biases", summary, int((bias.bias != 0).sum()))
 
 
 def _print_coefficients(reranker: Reranker) -> None:
@@ -139,19 +117,3 @@ def _print_coefficients(reranker: Reranker) -> None:
     say(f"coefficients (standard errors); {len(rows) - len(shown)} more, of items, with --json:")
     for row in shown:
         say(f"  {row['name']} {row['value']:+.2f} ({row['error']:.2f}): {row['meaning']}")
-
-
-def _print_gains(reranker: Reranker) -> None:
-    """Print the forecast, and what each part gains on held-out data."""
-    summary = reranker.summary
-    if summary.lifts:
-        name = f"{summary.metric.upper()}@{summary.k}"
-        say(f"lift in {name} over the engine on held-out data: {describe_parts(summary.lifts)}")
-    if not summary.kept:
-        say("no gain by each user's own purchases: all users are ranked by the biases")
-    else:
-        added = " and ".join(_SOURCES[source] for source in summary.sources)
-        told = f"{added} are added to lists" if added else "nothing is added to lists"
-        say(f"{summary.kept:.0%} of what users' own purchases say is kept; {told}")
-    if summary.forecast is not None:
-        say(describe_forecast(summary))

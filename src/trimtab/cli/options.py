@@ -7,13 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from trimtab.abtest.buckets import Experiment
 from trimtab.errors import SettingError
-from trimtab.models.list_ranking import ALL
 from trimtab.tables.files import is_csv, require_writable_folder
 from trimtab.tables.places import as_place
 
@@ -22,11 +18,6 @@ def defaults_of(function: Callable[..., Any]) -> SimpleNamespace:
     """Return the defaults of a function's parameters, by name."""
     parameters = inspect.signature(function).parameters.values()
     return SimpleNamespace(**{p.name: p.default for p in parameters if p.default is not p.empty})
-
-
-def option(metavar: str, help: str, *names: str) -> Any:
-    """Return an option that takes a value; its name is the parameter's unless given."""
-    return typer.Option(*names, metavar=metavar, help=help)
 
 
 # What the options of several commands say, where a command does not describe its own.
@@ -43,23 +34,10 @@ SHARED = {
     "out": "Folder for the results.",
     "report": "Write a page to the folder.",
     "salt": "Name of the A/B test; it determines each user's group.",
-    "setting": "Setting without an option of its own, like penalty=0.5. Repeatable.",
+    "setting": "Setting without an option of its own, as name=value. Repeatable.",
     "store": "Folder with the published versions.",
     "strength": "Share of what was learned to use, from 0 (the engine alone) to 1.",
-    "weights": "File with user weights: user_id, weight.",
 }
-AsJson = Annotated[bool, typer.Option("--json", help=SHARED["as_json"])]
-Columns = Annotated[str | None, option("NAMES", SHARED["columns"])]
-Salt = Annotated[str | None, option("NAME", SHARED["salt"])]
-Share = Annotated[float, option("SHARE", "Share of users in the treatment group.")]
-StoreFolder = Annotated[Path, option("FOLDER", SHARED["store"])]
-
-
-def share_of_test(salt: str | None, share: float | None) -> float:
-    """Return the share of users in the treatment group; refuse one without a test."""
-    if salt is None:
-        refuse_without("--salt", share=share)
-    return Experiment.share if share is None else share
 
 
 def refuse_without(needed: str, **options: Any) -> None:
@@ -114,15 +92,6 @@ def parse_settings(pairs: Sequence[str] | None, names: Sequence[str]) -> dict[st
         except ValueError:
             settings[name] = text
     return settings
-
-
-def parse_depth(text: str | None) -> int | str | None:
-    """Return how deep lists are re-ranked, from an option."""
-    if text is None or text == ALL:
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise SettingError(f"--depth {text}: must be a whole number of at least 1, or {ALL}")
-    return int(text)
 
 
 def require_page_name(out: Path) -> None:

@@ -19,7 +19,8 @@ _FLAGS = {"as_json": "--json", "setting": "--set", "report": "--report/--no-repo
 _METAVARS = {  # of a help text that begins with one of these; otherwise the type decides
     **{word: word.upper() for word in ("Folder", "File", "Share", "Date", "Days", "Table")},
     "Purchases": "FILE", "Time": "ZONE", "SQL": "SQL", "Names": "NAMES", "Rule": "RULE",
-    "Column": "COLUMN", "Instant": "INSTANT", "Setting": "NAME=VALUE",
+    "Column": "COLUMN", "Instant": "INSTANT", "Setting": "NAME=VALUE", "Address": "ADDRESS",
+    "Ratio": "RATIO", "Totals": "TOTALS",
 }  # fmt: skip
 
 

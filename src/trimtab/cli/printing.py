@@ -6,8 +6,8 @@ import contextlib
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from trimtab.errors import DataError, StoreError
-from trimtab.models.model import WHOLE, LeftOut, forecast_at
 from trimtab.replay.results import INCOMPLETE, CellDone
 from trimtab.tables.files import count_formulas, is_csv
 
 console = Console()
 _WIDEST = 1_000  # characters
-_USERS = "held-out users of the same days, which says less of other days"
-_PARTS = {
-    "trend": "by the biases alone",
-    "personal": "with each user's own purchases",
-    "trending": "with items added that sell well",
-    "own": "with items added that the user bought before",
-}
 
 
 def escape_controls(text: str) -> str:
@@ -76,10 +68,17 @@ def page_if_stopped(
         raise
 
 
-def say_weighted(weighted: bool) -> None:
-    """Say that events count by their weights, if they do."""
-    if weighted:
-        say("events count by their column 'weight'")
+def say_about(macro: str, *about: Any) -> None:
+    """Print what a macro of `printed.jinja` says, a line for each of its paragraphs."""
+    for text in _words().paragraphs(macro, *about):
+        say(text)
+
+
+@cache
+def _words() -> Any:
+    from trimtab.report.page import Text
+
+    return Text("printed.jinja", percent=percent, share="{:.0%}".format)
 
 
 def say_formulas(table: pa.Table, out: Path, escape: bool) -> None:
@@ -133,40 +132,27 @@ def _fill(table: Table, rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*map(Text, row))  # names of items may look like markup
 
 
-class ProgressLines:
-    """Prints a line per finished cell, where there is no terminal to draw on."""
+class Steps:
+    """Shows how far long work is: on a bar, or without one as a line for each finished cell."""
 
-    def __call__(self, text: str) -> None:
-        """Take note of a step: nothing is printed."""
-
-    def done(self, cell: CellDone) -> None:
-        """Print that a cell is finished, how long it took, and how long the others will take."""
-        took = "done earlier" if cell.seconds is None else describe_seconds(cell.seconds)
-        left = f"; {describe_left(cell.left)}" if cell.left else ""
-        line = f"{cell.place} of {cell.total}: {cell.name}, {took}{left}"
-        print(line, file=sys.stderr, flush=True)
-
-
-class ProgressBar(ProgressLines):
-    """Advances a bar on a terminal, whose description is the step that runs now."""
-
-    def __init__(self, bar: Any, task: Any) -> None:
-        self._bar, self._task, self._begun = bar, task, False
+    def __init__(self, bar: Any = None) -> None:
+        self._bar, self._n_begun = bar, 0
 
     def __call__(self, text: str) -> None:
         """Show the step that begins."""
-        self._bar.update(self._task, description=text, advance=1 if self._begun else 0)
-        self._begun = True
+        if self._bar is not None:
+            self._bar.update(0, description=text, completed=self._n_begun)
+        self._n_begun += 1
 
     def done(self, cell: CellDone) -> None:
-        """Show how long the others will take."""
-        if cell.left is not None:
-            self._bar.update(self._task, ends=time.monotonic() + cell.left)
-
-
-def describe_left(seconds: float) -> str:
-    """Return 'about 12 min left'."""
-    return f"about {describe_seconds(seconds)} left"
+        """Show that a cell is finished, how long it took, and how long the others will take."""
+        left = f"about {describe_seconds(cell.left)} left" if cell.left else ""
+        if self._bar is not None:
+            self._bar.update(0, left=left)
+            return
+        took = "done earlier" if cell.seconds is None else describe_seconds(cell.seconds)
+        line = f"{cell.place} of {cell.total}: {cell.name}, {took}{left and '; '}{left}"
+        print(line, file=sys.stderr, flush=True)
 
 
 def describe_seconds(seconds: float) -> str:
@@ -178,80 +164,25 @@ def describe_seconds(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def progress_bar(total: int) -> Iterator[ProgressLines]:
+def progress_bar(total: int) -> Iterator[Steps]:
     """Yield a function to call before each of `total` steps with a short description of it.
 
     Its method `done` takes finished cells. On stderr, a bar is drawn if that is a terminal;
     otherwise a line is printed per finished cell.
     """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    class TimeLeft(ProgressColumn):
-        """The time until all cells are done, once it is known."""
-
-        def render(self, task: Task) -> Text:
-            left = task.fields["ends"] - time.monotonic()
-            return Text(describe_left(left) if left > 0 else "")
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     screen = Console(stderr=True)
     if not screen.is_terminal:
-        yield ProgressLines()
+        yield Steps()
         return
-    columns = (
-        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeLeft(),
-        TextColumn("{task.description}"),
-    )  # fmt: skip
+    texts = (TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *texts)
     with Progress(*columns, console=screen, transient=True) as bar:
-        yield ProgressBar(bar, bar.add_task("starting", total=total, ends=0.0))
-
-
-def say_strength(strength: float, by_strength: Mapping[str, Sequence[float]]) -> None:
-    """Print what is forecast at a strength below 1, beside the others that were measured."""
-    if strength == WHOLE:
-        return
-    lift = forecast_at(strength, by_strength).forecast
-    if lift is None:
-        say(f"strength {strength:g}: there is no forecast of it")
-        return
-    others = ", ".join(f"{name}: {figures[0]:+.1%}" for name, figures in by_strength.items())
-    say(f"strength {strength:g}: the forecast is {lift:+.1%} (measured at {others})")
+        bar.add_task("starting", total=total, left="")
+        yield Steps(bar)
 
 
 def percent(value: float | None, none: str = "-") -> str:
     """Return a lift as text."""
     return none if value is None else f"{value:+.1%}"
-
-
-def describe_forecast(figures: Mapping[str, Any], users: str = _USERS) -> str:
-    """Return the expected lift with its interval, and what it was measured on."""
-    low, high = figures["forecast_low"], figures["forecast_high"]
-    told = f"forecast for the coming days{users and ':'} {percent(figures['forecast'], 'none')}"
-    if low is None:
-        return told
-    windows = figures.get("forecast_windows", 0)
-    held_out = f"{windows} held-out windows" if windows else users or "held-out users of the window"
-    return f"{told} (90 % interval {percent(low)} to {percent(high)}), from {held_out}"
-
-
-def describe_parts(lifts: Mapping[str, float]) -> str:
-    """Return the lifts as one part of a reranker after the other is used, in words."""
-    return ", ".join(f"{lift:+.1%} {_PARTS.get(part, part)}" for part, lift in lifts.items())
-
-
-def describe_left_out(left_out: LeftOut) -> str:
-    """Return how many events were not used, and why."""
-    reasons = (
-        (left_out.later, "at or after the instant of the lists"),
-        (left_out.unknown_users, "of users without a list"),
-        (left_out.unknown_items, "of items that were neither learned nor listed"),
-    )
-    told = ", ".join(f"{number} {why}" for number, why in reasons if number)
-    return f"{sum(left_out)} events were left out{told and ': '}{told}"

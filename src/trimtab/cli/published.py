@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from trimtab.checks import require_whole
 from trimtab.cli.options import defaults_of, refuse_without
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import (
-    describe_forecast,
-    describe_left_out,
-    describe_parts,
     percent,
     print_json,
     print_numbers,
     print_table,
     say,
-    say_weighted,
+    say_about,
 )
 from trimtab.daily import RealisedLift, realised_lifts
 from trimtab.daily import diff as diff_versions
-from trimtab.models import LeftOut
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ColumnMap
-from trimtab.tables.files import require_suffix, write_table
 
 _TEST_DAYS = defaults_of(realised_lifts).test_days
 _REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
@@ -63,26 +56,20 @@ def history(
         )  # fmt: skip
     if as_json:
         came = {own.version: _realised_fields(own) for own in judged}
-        numbers = sorted([*rows, *damaged])
-        every = [{**rows.get(n, {"number": n}), **came.get(n, {})} for n in numbers]
-        print_json(
-            [
-                {**row, "served": row["number"] == current, "damaged": row["number"] in damaged}
-                for row in every
-            ]
-        )
+        every = {n: rows.get(n, {"number": n}) for n in sorted([*rows, *damaged])}
+        print_json([
+            {**row, **came.get(n, {}), "served": n == current, "damaged": n in damaged}
+            for n, row in every.items()
+        ])  # fmt: skip
         return
     if events is None:
         _print_history(list(rows.values()), current)
     else:
         print_numbers(_REALISED, [_realised_cells(own, current) for own in judged])
-    for number in damaged:
-        say(f"version {number} is damaged or missing")
-    if finished := [str(number) for number, row in rows.items() if "reranker" in row]:
-        say(f"with a reranker, whose forecast is shown: version {', '.join(finished)}")
-    say(f"version {current} is served")
+    finished = [number for number, row in rows.items() if "reranker" in row]
+    say_about("served", current, damaged, finished)
     if events is not None:
-        _print_realised(judged)
+        say_about("realised", judged)
 
 
 def _describe(version: Version) -> dict[str, Any]:
@@ -153,26 +140,6 @@ def _bounds(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
 
 
-def _print_realised(rows: list[RealisedLift]) -> None:
-    """Print what to know about single versions, and the means of all that were judged."""
-    for row in rows:
-        for note in (*row.notes, *([] if row.reason is None else [row.reason])):
-            say(f"version {row.version}: {note}")
-    lifts = [row.lift for row in rows if row.lift is not None]
-    if not lifts:
-        say("no version can be judged yet")
-        return
-    judged = [row for row in rows if row.lift is not None]
-    forecasts = [row.forecast for row in judged if row.forecast is not None]
-    mean = sum(forecasts) / len(forecasts) if forecasts else None
-    plural, their = ("", "its") if len(judged) == 1 else ("s", "their")
-    say(
-        f"of {len(judged)} judged version{plural}, {sum(row.inside is True for row in judged)} "
-        f"inside {their} interval; mean forecast {percent(mean)}, mean lift "
-        f"{percent(sum(lifts) / len(lifts))}"
-    )
-
-
 @options_from()
 def rollback(store: str, to: int | None = None) -> None:
     """Switch back to an earlier version.
@@ -186,8 +153,7 @@ def rollback(store: str, to: int | None = None) -> None:
 
 @options_from(arguments="before after")
 def diff(
-    before: int, after: int, store: str, top: int = 20, out: str | None = None,
-    as_json: bool = False,
+    before: int, after: int, store: str, top: int = 20, as_json: bool = False
 ) -> None:  # fmt: skip
     """Show which biases changed most between two versions.
 
@@ -195,16 +161,11 @@ def diff(
         before: Number of the older version.
         after: Number of the newer version.
         top: Number of items to show.
-        out: File for all changes, .parquet or .csv.
     """
     require_whole("top", top, 1)
-    if out is not None:
-        require_suffix(Path(out))
     opened = Store(store)
     versions = opened.version(before), opened.version(after)
     moves = diff_versions(*versions)
-    if out is not None:
-        write_table(moves, Path(out))
     largest = moves.slice(0, top).to_pylist()
     if as_json:
         print_json(largest)
@@ -217,19 +178,16 @@ def diff(
     if not any(name for _, name, *_ in rows[1:]):  # no item has one
         rows = [(row[0], *row[2:]) for row in rows]
     print_table(rows[0], rows[1:])
-    say(f"{moves.num_rows} items moved" + ("" if out is None else f"; all of them in {out}"))
-    _print_other_settings(*versions)
+    say(f"{moves.num_rows} items moved")
+    method, strength = zip(*map(_told_settings, versions), strict=True)
+    say_about("changed", "method", method, before, after)
+    say_about("changed", "strength", strength, before, after)
 
 
-def _print_other_settings(before: Version, after: Version) -> None:
-    """Say if versions differ in method or strength, which moves every item."""
-    told = [
-        (own.manifest.get("method", {}).get("used"), f"{own.manifest.get('strength', 1.0):g}")
-        for own in (before, after)
-    ]
-    for name, old, new in zip(("method", "strength"), *told, strict=True):
-        if old and new and old != new:
-            say(f"{name} {old} in version {before.number}, {new} in version {after.number}")
+def _told_settings(version: Version) -> tuple[str | None, str]:
+    """Return the method and the strength, which move every item if they differ."""
+    manifest = version.manifest
+    return manifest.get("method", {}).get("used"), f"{manifest.get('strength', 1.0):g}"
 
 
 def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -244,60 +202,7 @@ def _move_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def print_version(version: Version) -> None:
     """Print what was published."""
-    row, manifest = _describe(version), version.manifest
-    window, n = manifest["window"], manifest["window"]["windows"]
-    days = "1 day" if window["days"] == 1 else f"{window['days']} days"
-    say(
-        f"version {row['number']} for {row['as_of']} is served: {row['n_biases']} biases from "
-        f"{window['events']} events since {window['first']}, in {n} window{'' if n == 1 else 's'} "
-        f"of {days}, on lists of {', '.join(row['lists'])}"
-    )
-    say_weighted(manifest.get("weighted", False))
-    _print_method(manifest)
-    on = ""
-    if row["lift"] is not None:  # also on windows too poor to learn from
-        measured = "the window" if n == 1 else f"all {n} windows"
-        on = f"{_metric_of(row)} on {measured} {percent(row['lift'])}"
-    forecast = describe_forecast(version.forecast, users="")
-    told = manifest.get("reranker")
-    if told is None:
-        say("; ".join(filter(None, [on, forecast])))
-    else:
-        if on:
-            say(f"biases alone: {on}")
-        if told["summary"]["lifts"]:
-            parts = describe_parts(told["summary"]["lifts"])
-            say(f"lift over the engine on held-out data: {parts}")
-        if not told["summary"]["kept"]:
-            say("no gain by each user's own purchases: all users are ranked by the biases")
-        say(forecast)
-    for name, kind in ((LISTS, "finished"), (TOP, "re-ranked")):
-        if name in manifest["files"]:
-            left_out = told and f"; {describe_left_out(LeftOut(**told['events_left_out']))}"
-            say(f"{kind} lists of {manifest['reranked']}: {version.folder / name}{left_out or ''}")
-    _print_concentration(manifest["concentration"])
-
-
-def _print_method(manifest: Mapping[str, Any]) -> None:
-    """Print how the method was chosen, and the strength if it is not 1."""
-    told = manifest.get("method", {})
-    if "why" in told:
-        others = ", ".join(
-            f"{name} {percent(own['lift'], 'none')}" for name, own in told["forecasts"].items()
-        )
-        say(f"method {told['used']}: {told['why']} (forecasts: {others})")
-    if manifest.get("strength", 1.0) != 1.0:
-        say(f"strength {manifest['strength']:g} of what was learned")
-
-
-def _print_concentration(told: Mapping[str, Mapping[str, float]]) -> None:
-    """Print how much of the lists falls on a few items, beside the engine's own and purchases."""
-    (ten, one), (engine_ten, engine_one), (bought_ten, bought_one) = (
-        (told[name]["ten_items"], told[name]["one_item"])
-        for name in ("finished", "engine", "bought")
-    )
-    say(
-        f"the ten most shown items take {ten:.0%} of slots (engine {engine_ten:.0%}; the ten most "
-        f"bought {bought_ten:.0%} of purchases); one item is on {one:.0%} of lists (engine "
-        f"{engine_one:.0%}; bought by {bought_one:.0%} of buyers)"
-    )
+    files = version.manifest["files"]
+    kinds = ((LISTS, "finished"), (TOP, "re-ranked"))
+    written = [(kind, version.folder / name) for name, kind in kinds if name in files]
+    say_about("published", version.manifest, _describe(version), version.forecast, written)

@@ -18,7 +18,7 @@ from trimtab.abtest.buckets import CONTROL, TREATMENT, Experiment, neutral
 from trimtab.checks import DUPLICATES
 from trimtab.cli import options
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import describe_left_out, print_json, print_table, say, say_formulas
+from trimtab.cli.printing import print_json, print_table, say, say_about, say_formulas
 from trimtab.cli.tables import open_tables
 from trimtab.errors import SettingError, warn
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
@@ -90,9 +90,12 @@ def apply(
     options.refuse_overwriting(
         path, model=model, lists=lists, history=history, exclude=exclude, allowed=allowed
     )
-    given: dict[str, Any] = {"duplicates": duplicates, "depth": options.parse_depth(depth)}
+    deep: Any = int(depth) if depth is not None and depth.isdecimal() else depth
+    given: dict[str, Any] = {"duplicates": duplicates, "depth": deep}
     own = ColumnMap.parse(columns)
-    treated = options.share_of_test(salt, share)
+    if salt is None:
+        options.refuse_without("--salt", share=share)
+    treated = Experiment.share if share is None else share
     loaded: Any = load(model).with_strength(strength)
     loaded.refuse_unused(history, as_of)
     if loaded.needs_events and history is None:
@@ -121,7 +124,7 @@ def apply(
         write_table(top, path, escape)
     if loaded.needs_events:
         say(f"wrote {written.n_rows} rows to {path}")
-        say(f"{written.n_events} events; {describe_left_out(written.left_out)}")
+        say_about("events", written.n_events, written.left_out)
     else:
         unknown = f"{written.n_unknown} items have no learned bias and count as 0"
         say(f"wrote {written.n_rows} rows to {path}; {unknown}")
@@ -150,7 +153,7 @@ def _read_instant(as_of: str | None, tz: str) -> Any:
     return instant
 
 
-@options_from((ItemBias.sql, "k lists biases exclude allowed"))
+@options_from((ItemBias.sql, "k lists exclude allowed"))
 def export(
     model: str, out: str, escape: bool = False, columns: str | None = None, **tables: Any
 ) -> None:
@@ -201,8 +204,7 @@ def _warn_of_reranker(place: Path) -> None:
 @options_from((evaluate_frames, "k"))
 def evaluate(
     lists: str, events: str, baseline: str | None = None, weight: str | None = None,
-    history: str | None = None, weights: str | None = None, columns: str | None = None,
-    as_json: bool = False, *, k: int,
+    history: str | None = None, columns: str | None = None, as_json: bool = False, *, k: int,
 ) -> None:  # fmt: skip
     """Score lists against purchases, and compare them with other lists.
 
@@ -217,11 +219,11 @@ def evaluate(
         history: File with earlier sales, for novelty: events, or item_id and count.
     """
     own = ColumnMap.parse(columns)
-    tables = open_tables(lists, events, baseline, weights, history, columns=own)
-    listed, bought, others, by_user, past = tables.given
+    tables = open_tables(lists, events, baseline, history, columns=own)
+    listed, bought, others, past = tables.given
     by = None if weight is None else own.name_of(weight)
     figures = parquet.evaluate(
-        listed, bought, k, by_user, weight=by, baseline=others, history=past, columns=own
+        listed, bought, k, weight=by, baseline=others, history=past, columns=own
     )
     if as_json:
         print_json(figures)

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
-from trimtab.cli.options import StoreFolder, option
+from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import say
 from trimtab.serve.settings import ADMIN_TOKEN, TOKEN, Settings, read_token
 
-_TOKENS = {"token": TOKEN, "admin_token": ADMIN_TOKEN}  # of which the command takes files
-_METAVARS = {
-    "host": "ADDRESS", "port": "NUMBER", "workers": "NUMBER", "strength": "SHARE", "salt": "NAME",
-    "share": "SHARE", "exposures": "FOLDER", "token": "FILE", "admin_token": "FILE",
-}  # fmt: skip
 
-
-def serve(store: Path, **options: Any) -> None:
+@options_from((Settings, "host port workers strength salt share exposures"))
+def serve(
+    store: str, token_file: str | None = None, admin_token_file: str | None = None, **options: Any
+) -> None:
     """Re-rank lists over HTTP with the served version of a store.
 
     New versions are picked up without a restart; SIGHUP checks for one at once. On SIGTERM or
     Ctrl-C, requests that were sent before are answered, and the exit status is 0.
+
+    Options:
+        token_file: File with the token, or set TRIMTAB_TOKEN.
+        admin_token_file: File with the admin token, or set TRIMTAB_ADMIN_TOKEN.
     """
     from trimtab.serve import run
 
-    for name, variable in _TOKENS.items():
-        path = options.pop(f"{name}_file")
-        options[name] = read_token(variable, f"--{name.replace('_', '-')}-file", path)
+    exposures, token, admin_token = (
+        None if name is None else Path(name)
+        for name in (options.pop("exposures"), token_file, admin_token_file)
+    )
+    settings = Settings(
+        **options,
+        exposures=exposures,
+        token=read_token(TOKEN, "--token-file", token),
+        admin_token=read_token(ADMIN_TOKEN, "--admin-token-file", admin_token),
+    )
 
     def announce(version: int, address: str) -> None:
         say(f"serving version {version} of {store} at {address}, described at /openapi.json")
 
-    run(store, Settings(**options), on_ready=announce)
-
-
-def _parameters() -> Iterator[inspect.Parameter]:
-    """Yield the command's options: the fields of the settings, described by their docstring."""
-    texts = dict(re.findall(r"^ +(\w+): (.*)$", Settings.__doc__ or "", re.MULTILINE))
-    hints = get_type_hints(Settings)
-    yield _parameter("store", StoreFolder, inspect.Parameter.empty)
-    for entry in fields(Settings):
-        name, kind, text = entry.name, hints[entry.name], texts[entry.name]
-        if name in _TOKENS:
-            variable = _TOKENS[name]
-            text = f"File with the {name.replace('_', ' ')}, or set {variable}."
-            name, kind = f"{name}_file", Path | None
-        yield _parameter(name, Annotated[kind, option(_METAVARS[entry.name], text)], entry.default)
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-serve.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]
-serve.__annotations__ = {own.name: own.annotation for own in _parameters()}
+    run(Path(store), settings, on_ready=announce)

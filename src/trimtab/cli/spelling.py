@@ -9,17 +9,17 @@ from typing import Any
 from trimtab.errors import SettingError
 
 _SETTINGS = (  # which had an option of their own
-    "every", "keep", "learn-on", "level", "max-concentration", "n-listed", "recent-days", "repeats",
-    "retrain-every", "scale", "seed", "warm", "widen", "windows",
+    "alpha", "every", "keep", "learn-on", "max-concentration", "n-listed", "power",
+    "recent-days", "repeats", "retrain-every", "scale", "seed", "warm", "widen", "windows",
 )  # fmt: skip
 _NEW = {
     "--recs": "--lists", "--topk": "--lists", "--recent": "--events", "--truth": "--events",
     "--log": "--events", "--bias": "--model", "--rerank": "--finish-lists",
     "--reranker": "--method reranker", "--paper": "--method paper",
-    "--no-warm": "--set warm=false",
+    "--no-warm": "--set warm=false", "--users": "--table",
     **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
 }  # fmt: skip
-_IN_PYTHON = ("--explore", "--start")
+_IN_PYTHON = ("--biases", "--explore", "--start", "--weights")
 NEW_COMMANDS = {
     "rerank": "fit --method reranker, and apply --model FOLDER --history FILE",
     "sql": "export --out QUERY.sql",

@@ -8,9 +8,9 @@ from pathlib import Path
 from trimtab.abtest.repeated_looks import UNPLANNED
 from trimtab.abtest.table import AMOUNT, OWN, PER_USER
 from trimtab.abtest.test import LEAST_DIFFERENT, Reading
-from trimtab.abtest.verdict import SIGNIFICANT, Finding, Side, Verdicts
+from trimtab.abtest.verdict import Finding, Verdicts
 from trimtab.report import charts, page
-from trimtab.report.words import NOTHING, SPACE, compact, count, day, interval, is_number, percent
+from trimtab.report.words import NOTHING, SPACE, compact, day, interval, is_number, percent
 from trimtab.version import __version__
 
 _COLOURS = {"one look": "blue", "every look": "violet"}
@@ -67,9 +67,14 @@ def roughly(value: float) -> str:
     return f"{value:.0f}"
 
 
+def total(value: float) -> str:
+    """Return a sum: '1,204', or '1,204.50' unless it is whole."""
+    return f"{value:,.{0 if value == round(value) else 2}f}"
+
+
 TEXT = page.Text(
-    "verdict.jinja", difference=difference, least_different=LEAST_DIFFERENT, p_value=p_value,
-    roughly=roughly, unplanned=UNPLANNED,
+    "verdict.jinja", difference=difference, least_different=LEAST_DIFFERENT, lift=lift,
+    p_value=p_value, rate=rate, roughly=roughly, total=total, unplanned=UNPLANNED,
 )  # fmt: skip
 say = TEXT.say
 
@@ -89,14 +94,14 @@ def build_verdict(verdicts: Verdicts) -> str:
         TrimtabError: a library that draws is missing.
     """
     page.require_libraries()
-    primary = [own[0] for name in verdicts.treatments if (own := verdicts.deciding(name))]
     first = page.Section(
         "verdict", TEXT.paragraphs("first", verdicts),
         _panels(say("against_control", verdicts), _dots(verdicts)),
-        [_tile(own, verdicts) for own in primary], mood=mood(verdicts),
+        TEXT.tiles("tiles", verdicts), mood=mood(verdicts),
     )  # fmt: skip
-    detail = page.Fold("Differences, and what this test can detect", [_details(verdicts)])
-    blocks: list[page.Block] = [metrics_table(verdicts), detail]
+    details = [TEXT.table("details", verdicts)]
+    detail = page.Fold("Differences, and what this test can detect", details)
+    blocks: list[page.Block] = [TEXT.table("metrics", verdicts), detail]
     numbers = page.Section("intervals", TEXT.paragraphs("sure", verdicts), blocks)
     guide = page.Section("guide", TEXT.paragraphs("guide"), terms=TEXT.terms("terms", verdicts))
     sections = [first, numbers, *page.fold([_looks(verdicts), guide])]
@@ -111,78 +116,17 @@ def mood(verdicts: Verdicts) -> str:
     return next((_MOODS[own] for own in ("better", "mixed") if own in outcomes), "")
 
 
-def _tile(finding: Finding, verdicts: Verdicts) -> page.Tile:
-    """Return the lift of the primary metric."""
-    label, about = finding.metric.title, "Primary metric"
-    if len(verdicts.treatments) > 1:
-        label, about = finding.bucket, label
-    note = f"{about}: {finding.verdict or 'not tested'}"
-    return page.Tile(label, percent(finding.reading.relative), note, _class(finding))
-
-
-def _class(finding: Finding) -> str:
-    """Return the class of a verdict in page.css."""
-    return page.sign_class(finding.reading.difference if finding.verdict == SIGNIFICANT else 0)
-
-
-def metrics_table(verdicts: Verdicts) -> page.Table:
-    """Return all metrics: lifts, verdicts, rates and p-values."""
-    body, several = [], len(verdicts.treatments) > 1
-    for finding in verdicts.findings:
-        reading = finding.reading
-        needed = f"{roughly(finding.needed)} {verdicts.base}s" if finding.needed else ""
-        span = interval(reading.relative_low, reading.relative_high)
-        names = [finding.bucket, finding.metric.title][not several :]
-        body.append([
-            *map(page.name_cell, names), page.Cell(lift(finding, verdicts), span),
-            page.Cell(finding.verdict or "not tested", needed, _class(finding)),
-            _side_cell(finding, finding.control), _side_cell(finding, finding.treatment),
-            page.Cell(p_value(finding.p_adjusted), f"{p_value(reading.p)} raw"),
-        ])  # fmt: skip
-    columns = ["bucket", "metric", "lift", "verdict", "control", "treatment", "p"][not several :]
-    note = say("adjusted", verdicts)
-    return page.Table(f"All metrics{note and '; '}{note}", columns, body, n_headings=1 + several)
-
-
-def _side_cell(finding: Finding, side: Side) -> page.Cell:
-    total = f"{side.numerator:,.{0 if side.numerator == round(side.numerator) else 2}f}"
-    return page.Cell(rate(finding, side.rate), f"{total} of {count(side.denominator)}")
-
-
-def _details(verdicts: Verdicts) -> page.Table:
-    """Return the absolute differences, what the test can detect, and intervals for every look."""
-    body = []
-    for finding in verdicts.findings:
-        reading = finding.reading
-        ends = (reading.difference, reading.low, reading.high)
-        seen, low, high = (difference(finding, own) for own in ends)
-        cell = page.Cell(seen, f"{low} to {high}" if is_number(reading.low) else "")
-        name = page.name_cell(say("title", finding, verdicts))
-        always = say("always", finding) or NOTHING
-        body.append([name, cell, percent(finding.detectable).lstrip("+"), always])
-    columns = ["metric", "difference", "detectable lift", "lift, interval for every look"]
-    return page.Table(say("details", verdicts), columns, body)
-
-
 def _looks(verdicts: Verdicts) -> page.Section | None:
     """Return all dates up to each date; None for fewer than two."""
     if not verdicts.looks:
         return None
     dots: dict[str, list[charts.ChartRow]] = {}
-    body = []
     for look in verdicts.looks:
-        reading, when, name = look.reading, day(look.date), say("title", look, verdicts)
-        dots.setdefault(name, []).extend(_make_dots(when, reading, True))
-        span = interval(reading.relative_low, reading.relative_high)
-        always = interval(*reading.relative_sequence) if reading.relative_sequence else NOTHING
-        change = page.Cell(percent(reading.relative), span)
-        names = [page.name_cell(when), page.name_cell(name)]
-        body.append([*names, change, p_value(reading.p), always])
-    title = "All dates up to each date"
-    columns = ["date", "metric", "lift", "p", "for every look"]
-    table = page.Table(title, columns, body, n_headings=2, folded=True)
+        rows = _make_dots(day(look.date), look.reading, True)
+        dots.setdefault(say("title", look, verdicts), []).extend(rows)
+    table = TEXT.table("looks_table", verdicts, folded=True)
     text = TEXT.paragraphs("looks", verdicts)
-    return page.Section("looks", text, [*_panels(title, dots), table])
+    return page.Section("looks", text, [*_panels(table.caption, dots), table])
 
 
 # Charts -----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Settings:
     """Settings of a service; the command's options are made from them.
 
     Args:
-        host: Address to listen on. A non-local address needs a token.
+        host: Address to listen on; one that is not local needs a token.
         port: Port to listen on, or 0 for any free port.
         workers: Processes that share the port, one per core; more than 1 on Linux.
         strength: Share of what was learned to use, from 0 (the engine alone) to 1.
