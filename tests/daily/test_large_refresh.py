@@ -11,7 +11,7 @@ from trimtab.errors import DataError, RefusedError
 from trimtab.learn import BiasLearner
 from trimtab.replay import large_lists
 from trimtab.replay.dated_lists import find_lists
-from trimtab.replay.large_lists import LargeLists, some_lists
+from trimtab.replay.large_lists import open_rows, some_lists
 from trimtab.store import Version
 from trimtab.tables.rows import ParquetRows
 
@@ -120,7 +120,7 @@ def test_lists_to_look_at_are_whole(shop: Shop, monkeypatch):
     monkeypatch.setattr(large_lists, "LARGE", 10)
     monkeypatch.setattr(large_lists, "_MOST_CHECKED", 500)
     lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
-    some, n_users = some_lists(LargeLists.open(find_lists(shop.lists, "UTC"), TONIGHT))
+    some, n_users = some_lists(open_rows(find_lists(shop.lists, "UTC"), TONIGHT))
     every = lists["user_id"].value_counts().to_pylist()
     counts = {found["values"]: found["counts"] for found in every}
     picked = some["user_id"].value_counts().to_pylist()

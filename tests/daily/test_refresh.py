@@ -160,10 +160,6 @@ def test_lists_that_have_seen_the_window_are_refused(shop):
     job.run(AS_OF)
     with pytest.raises(RefusedError, match=f"{shop.lists} .*{FIRST} to"):
         replace(job, accept=["older"]).run(FIRST + timedelta(3))
-    with pytest.raises(RefusedError, match=f"lists of {AS_OF} .*02-21 00:00.*02-17 00:00"):
-        shop.job(learner=QUICK, learn_on=AS_OF).run(AS_OF)
-    with pytest.raises(DataError, match=r"2020-01-01.*2026-02-12 to 2026-02-23, 12 days"):
-        shop.job(learner=QUICK, learn_on="2020-01-01").run(AS_OF)
     assert Store(shop.store).current().number == 1
 
 
@@ -304,12 +300,6 @@ def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
     )  # fmt: skip
     assert 9_999 in done.bias.item_ids
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
-
-
-def test_learn_on_chooses_the_lists(shop):
-    day = AS_OF - timedelta(6)
-    done = shop.job(learner=QUICK, learn_on=str(day)).run(AS_OF)
-    assert done.version.manifest["lists"] == [str(day), str(AS_OF - timedelta(7))]
 
 
 def test_all_windows_with_lists_are_used(shop, bytes_of):

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.errors import SettingError
 
 _SETTINGS = (  # which had an option of their own
-    "every", "keep", "learn-on", "level", "max-concentration", "n-listed", "recent-days", "repeats",
+    "every", "keep", "level", "max-concentration", "n-listed", "recent-days", "repeats",
     "retrain-every", "scale", "seed", "warm", "widen", "windows",
 )  # fmt: skip
 _NEW = {

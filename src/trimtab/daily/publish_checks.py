@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,16 +11,14 @@ import pyarrow.compute as pc
 from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
 from trimtab.models import Model
 from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import LIST_COLUMNS, LargeLists, distinct_items
+from trimtab.replay.large_lists import count_items, distinct_items, open_rows
 from trimtab.replay.outcome import rank_as_engine
 from trimtab.replay.shop import ShopData
 from trimtab.replay.training import Training
 from trimtab.replay.windows import HOLE, Window, compare_weekday, event_times, find_holes
 from trimtab.store import Store
-from trimtab.tables.columns import ITEM, RANK, USER, own_names
-from trimtab.tables.files import match_id_types
+from trimtab.tables.columns import ITEM, RANK, USER, with_column
 from trimtab.tables.log import Log
-from trimtab.tables.rows import ParquetRows, Rows, TableRows
 from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
 
 _LEAST_USERS, _FEW_USERS = 0.7, 0.9  # of the users in the training lists; warn below the second
@@ -163,7 +160,7 @@ def warn_if_same(lists: DatedLists, day: date) -> None:
 def _hold_the_same(lists: DatedLists, *days: date) -> bool:
     """Return whether the lists of two days have the same rows in the same order."""
     try:
-        first, second = (_open_rows(lists, day) for day in days)
+        first, second = (open_rows(lists, day) for day in days)
         if first.n_rows != second.n_rows:
             return False
         pairs = zip(first.batches(), second.batches(), strict=False)
@@ -172,34 +169,17 @@ def _hold_the_same(lists: DatedLists, *days: date) -> bool:
         return False  # whatever needs these lists says what is wrong with them
 
 
-def _open_rows(lists: DatedLists, day: date) -> Rows:
-    if lists.is_csv(day):
-        return TableRows(lists.read(day, LIST_COLUMNS, LIST_COLUMNS))
-    return ParquetRows(lists.days[day], LIST_COLUMNS, LIST_COLUMNS, lists.columns)
-
-
 def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:
     """Return the share of a day's entries whose items are in none of the columns."""
-    items, entries, n_rows = _count_items(lists, day, known[0].kind == "strings")
+    rows = open_rows(lists, day, [ITEM])
+    counted = count_items(rows)  # without nulls, which whatever re-ranks them refuses
+    if known[0].kind == "strings" and lists.is_csv(day):
+        counted = with_column(counted, ITEM, counted[ITEM].cast(pa.string()))
+    items = id_column(str(lists.days[day]), rows.own_name(ITEM), counted[ITEM])
     _, (codes, *others) = Vocabulary.encode(items, *known)
     is_known = pc.is_in(pa.array(codes), pa.chunked_array([pa.array(part) for part in others]))
-    unknown = pc.sum(entries.filter(pc.invert(is_known)), min_count=0).as_py()
-    return float(unknown / max(n_rows, 1))
-
-
-def _count_items(lists: DatedLists, day: date, is_text: bool) -> tuple[IdColumn, Any, int]:
-    """Return the items on a day's lists, how often each is listed, and the number of rows."""
-    large, name = LargeLists.open(lists, day), str(lists.days[day])
-    if large is not None:
-        counted = large.count_items()
-        items = id_column(name, large.rows.own_name(ITEM), counted[ITEM])
-        return items, counted["count_sum"], large.rows.n_rows
-    table = lists.read(day, [ITEM], [ITEM])
-    (table,) = match_id_types([table], [lists.is_csv(day)], [ITEM] if is_text else [])
-    found = table[ITEM].drop_null().value_counts()  # whatever re-ranks them refuses nulls
-    own = own_names(table).get(ITEM, ITEM)
-    items = id_column(name, own, pa.chunked_array([found.field("values")]))
-    return items, found.field("counts"), table.num_rows
+    unknown = pc.sum(counted["count_sum"].filter(pc.invert(is_known)), min_count=0).as_py()
+    return float(unknown / max(rows.n_rows, 1))
 
 
 def require_complete(log: Log, newest: Window, as_of: date) -> None:

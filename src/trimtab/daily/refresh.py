@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +38,7 @@ from trimtab.daily.publish_checks import (
     require_no_concerns,
 )
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import read_limits, read_tonight
+from trimtab.daily.tonight import Finished, finish_lists, read_limits
 from trimtab.errors import (
     DataError,
     GuardWarning,
@@ -49,7 +48,7 @@ from trimtab.errors import (
     TrimtabWarning,
 )
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.models import ItemBias, LeftOut, Model, Reranker
+from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.replay.dated_lists import DatedLists, find_lists
@@ -112,7 +111,6 @@ class Refresh:
         windows: most windows to learn from: the newest and those right before it, as long as the
             log reaches back and there are lists made before them. Earlier windows with a hole in
             the log are left out.
-        learn_on: date of the lists to learn from; by default the newest before the window.
         finish_lists: publish the newest lists too, as the model ranks them. With the methods
             "reranker" and "auto" they always are.
         keep: days to keep versions of; of a day that is published again, the last version is kept,
@@ -154,7 +152,6 @@ class Refresh:
     learner: BiasLearner = field(default_factory=BiasLearner)
     recent_days: int = 3
     windows: int = WINDOWS
-    learn_on: Any = None
     finish_lists: bool = False
     keep: int = 14
     duplicates: str = "error"
@@ -253,37 +250,46 @@ class Refresh:
             start = None
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
-        limits = read_limits(self.exclude, self.allowed, ColumnMap.of(self.columns))
+        files = {"exclude": self.exclude, "allowed": self.allowed}
+        limits = read_limits(files, ColumnMap.of(self.columns))
         began = time.perf_counter()
         learned = self._learn(training, start, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
             require_no_concerns(concerns, learned.model.changes_lists, served.number)
-        model = learned.model.with_strength(self.strength)
-        bought = Concentration.of(training.recent)
-        finished = None
+        model: Any = learned.model.with_strength(self.strength)
+        bought, finished = Concentration.of(training.recent), None
         if self._finishes_lists:
-            tonight = read_tonight(lists, data, model, limits, self.duplicates, room)
             trained = None if DIFFERENT_LISTS in self.accept else training.newest
-            finished = tonight.rank(model, self.learner.k, trained, bought)
-            day, shown = tonight.day, finished.shown
+            finished = finish_lists(
+                lists, data, model, self.learner.k, trained=trained, bought=bought, limits=limits,
+                duplicates=self.duplicates, room=room,
+            )  # fmt: skip
+            day, shown = finished.day, finished.shown
         else:  # what biases lead to on the lists that they were learned from
-            day = training.days[0]
-            listed, _ = some_lists(training.newest)
+            day, (listed, _) = training.days[0], some_lists(training.newest)
             options: dict[str, Any] = {"duplicates": self.duplicates}
             top = model.rank(listed, self.learner.k, **options).top
             shown = Shown.measure(model, listed, top, self.learner.k, bought, **options)
         shown.require_below(self.max_concentration, day)
         notes = [str(note.message) for note in caught if issubclass(note.category, TrimtabWarning)]
-        reranked = None if finished is None else day
         manifest = {
-            **self._describe(learned, model, data, training, reranked, seconds, notes),
+            **self._describe(learned, model, data, training, finished),
+            "seconds": seconds,
+            "warnings": notes,
+            "accepted": sorted(set(self.accept)),
+            **({"weighted": True} if WEIGHT in training.recent.column_names else {}),
             "concentration": shown.describe(),
             "started_from": None if start is None else served.number,
         }
         if finished is not None and model.needs_events:
-            manifest["reranker"] = self._describe_reranker(model, finished.left_out)
+            manifest["reranker"] = {
+                "settings": dict(model.settings),
+                "summary": asdict(model.summary),
+                "events_left_out": finished.left_out._asdict(),
+                **{name: None if own is None else str(own) for name, own in files.items()},
+            }
         tables = {NAMES: data.names()}
         if finished is not None:
             tables[TOP if self.method == BIAS else LISTS] = finished.top
@@ -310,12 +316,9 @@ class Refresh:
         windows = recent_windows(data.log, data.as_of, self.recent_days, self.windows)
         if INCOMPLETE not in self.accept:
             require_complete(data.log, windows[0], data.as_of)
-        learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         text, accepts = served.text_in_csv(lists, data), LEAKED in self.accept
         try:
-            return read_training(
-                lists, data, windows, learn_on=learn_on, text=text, accept_leaked=accepts, room=room
-            )
+            return read_training(lists, data, windows, text=text, accept_leaked=accepts, room=room)
         except LeakedListsError as error:
             raise RefusedError(
                 f"{error}: not published; learn from lists made before it, or pass "
@@ -324,13 +327,12 @@ class Refresh:
 
     def _describe(
         self, learned: LearnedTonight, model: Model, data: ShopData, training: Training,
-        reranked: date | None, seconds: float, notes: list[str],
+        finished: Finished | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return what the manifest says of settings and of what was learned."""
         bias = model.item_bias
         place = as_place(self.lists)
         folder = place.text if isinstance(place, Address) else str(place.absolute())
-        weighted = {"weighted": True} if WEIGHT in training.recent.column_names else {}
         return {
             "as_of": str(data.as_of),
             "tz": data.log.tz,
@@ -341,28 +343,14 @@ class Refresh:
             "lists": [str(day) for day in training.days],
             "lists_folder": without_password(folder),
             "duplicates": self.duplicates,
-            "reranked": None if reranked is None else str(reranked),
+            "reranked": None if finished is None else str(finished.day),
             "events": without_password(str(self.events)),
             "method": learned.describe(self.method),
             "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": bias.summary.as_json(),
             "n_biases": int(np.count_nonzero(bias.bias)),
-            "seconds": seconds,
-            "warnings": notes,
-            "accepted": sorted(set(self.accept)),
-            **weighted,
         }  # fmt: skip
-
-    def _describe_reranker(self, model: Any, left_out: LeftOut) -> dict[str, Any]:
-        """Return what the manifest says of a reranker."""
-        limits = {"exclude": self.exclude, "allowed": self.allowed}
-        return {
-            "settings": dict(model.settings),
-            "summary": asdict(model.summary),
-            "events_left_out": left_out._asdict(),
-            **{name: None if path is None else str(path) for name, path in limits.items()},
-        }
 
 
 class NewVersion(NamedTuple):

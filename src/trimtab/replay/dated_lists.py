@@ -134,17 +134,6 @@ class DatedLists:
         """Return whether a warning has named the lists that an error is about."""
         return any(error is own for own in self._seen.values())
 
-    def require_unseen(self, day: date, instant: int) -> None:
-        """Refuse lists that do not exist, or whose engine has seen the window."""
-        if day not in self.days:
-            raise DataError(f"{self.folder} has no lists of {day}; it has {self._range()}")
-        seen = self.seen_until(day)
-        if seen > instant:
-            raise RefusedError(
-                f"lists of {day} may have seen events until {_minute(seen)}, but the window begins "
-                f"at {_minute(instant)}; learn from lists made before the window"
-            )
-
     def require_before(self, instant: int, as_of: date, what: str = "the window") -> date:
         """Return the day that `newest_before` finds; refuse if all lists have seen what begins."""
         day = self.newest_before(instant, as_of)

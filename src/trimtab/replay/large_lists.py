@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from trimtab.replay.shop import ShopData
 from trimtab.replay.windows import Window, rows_of_users
 from trimtab.tables.columns import ITEM, SCORE, USER, Table, own_names, require_numbers
 from trimtab.tables.files import match_id_types
-from trimtab.tables.rows import ParquetRows
+from trimtab.tables.rows import ParquetRows, Rows, TableRows
 from trimtab.tables.vocabulary import is_text, plain_type
 
 LARGE = 20_000_000  # rows: about 500 MB in memory
@@ -26,75 +26,67 @@ LIST_COLUMNS = (USER, ITEM, SCORE)
 _MOST_CHECKED = 100_000  # users whose lists are looked at
 
 
-@dataclass(frozen=True)
-class LargeLists:
-    """Lists in Parquet files."""
-
-    rows: ParquetRows
-
-    @staticmethod
-    def open(lists: DatedLists, day: date) -> LargeLists | None:
-        """Open a day's lists; None if they fit into memory."""
-        if lists.is_csv(day):
-            return None
-        found = LargeLists(ParquetRows(lists.days[day], LIST_COLUMNS, LIST_COLUMNS, lists.columns))
-        return found if found.rows.n_rows > LARGE else None
-
-    @property
-    def empty(self) -> pa.Table:
-        """The lists without rows."""
-        return _widen_lists(self.rows.finish(self.rows.plain_schema.empty_table()))
-
-    def keep_users(self, users: Any, path: Path) -> LargeLists:
-        """Return the lists of some users, written to a file of their own."""
-        with write_parts(path) as kept:
-            for batch in self._of_users(users):
-                kept.add(batch)
-        return LargeLists(ParquetRows(path, LIST_COLUMNS))
-
-    def of_some(self, users: Any) -> pa.Table:
-        """Return the lists of some users: of all that are given, or of an even sample of them."""
-        step = 1 + len(users) // _MOST_CHECKED
-        return pa.concat_tables(self._of_users(users.take(pc.sort_indices(users))[::step]))
-
-    def _of_users(self, users: Any) -> Iterator[pa.Table]:
-        """No rows, then the rows of some users, in batches; all if ids are of different types."""
-        yield self.empty
-        wanted = pa.table({USER: users})
-        for batch in self.rows.batches():
-            yield rows_of_users(_widen_lists(self.rows.finish(batch)), wanted)
-
-    def count_items(self) -> pa.Table:
-        """Return how often each item is listed: item_id, count."""
-        counted = []
-        for batch in self.rows.batches(columns=[ITEM]):
-            found = _widen(batch[ITEM]).drop_null().value_counts()
-            counted.append(pa.table({ITEM: found.field("values"), "count": found.field("counts")}))
-        return pa.concat_tables(counted).group_by(ITEM).aggregate([("count", "sum")])
+DayLists = Any  # pa.Table | ParquetRows
 
 
-DayLists = Any  # pa.Table | LargeLists
+def open_rows(lists: DatedLists, day: date, columns: Sequence[str] = LIST_COLUMNS) -> Rows:
+    """Open a day's lists, of which these columns are needed; a CSV file is read at once."""
+    if lists.is_csv(day):
+        return TableRows(lists.read(day, columns, columns))
+    return ParquetRows(lists.days[day], columns, columns, lists.columns)
+
+
+def is_large(lists: DayLists) -> bool:
+    """Return whether lists stay in their files."""
+    return isinstance(lists, ParquetRows)
+
+
+def of_some(lists: DayLists, users: Any) -> pa.Table:
+    """Return the lists, or those of some users if they are large: of an even sample of many."""
+    if not is_large(lists):
+        return lists
+    step = 1 + len(users) // _MOST_CHECKED
+    return pa.concat_tables(_of_users(lists, users.take(pc.sort_indices(users))[::step]))
+
+
+def _of_users(lists: Rows, users: Any) -> Iterator[pa.Table]:
+    """No rows, then the rows of some users, in batches; all if ids are of different types."""
+    yield without_rows(lists)
+    wanted = pa.table({USER: users})
+    for batch in lists.batches():
+        yield rows_of_users(_widen_lists(lists.finish(batch)), wanted)
+
+
+def count_items(lists: Rows) -> pa.Table:
+    """Return how often each item is listed: item_id, count_sum; nulls are left out."""
+    counted = []
+    for batch in lists.batches(columns=[ITEM]):
+        found = _widen(batch[ITEM]).drop_null().value_counts()
+        counted.append(pa.table({ITEM: found.field("values"), "count": found.field("counts")}))
+    return pa.concat_tables(counted).group_by(ITEM).aggregate([("count", "sum")])
 
 
 def without_rows(lists: DayLists) -> pa.Table:
     """Return the lists, or a table without rows and with the same columns if they are large."""
-    return lists.empty if isinstance(lists, LargeLists) else lists
+    if not is_large(lists):
+        return lists
+    return _widen_lists(lists.finish(lists.plain_schema.empty_table()))
 
 
 def distinct_items(lists: Sequence[DayLists]) -> pa.ChunkedArray:
     """Return the items on the lists of some days, each once."""
-    large = [own.count_items() if isinstance(own, LargeLists) else own for own in lists]
+    large = [count_items(own) if is_large(own) else own for own in lists]
     every = pa.chunked_array([chunk for own in large for chunk in own[ITEM].chunks])
     return pa.chunked_array([pc.unique(every)])
 
 
 def some_lists(lists: DayLists) -> tuple[pa.Table, int]:
     """Return lists to look at, all if they fit into memory, and the number of users of all."""
-    if not isinstance(lists, LargeLists):
+    if not is_large(lists):
         return lists, count_users(lists)
-    found = [pc.unique(batch[USER]) for batch in lists.rows.batches(columns=[USER])]
+    found = [pc.unique(batch[USER]) for batch in lists.batches(columns=[USER])]
     users = pc.unique(_widen(pa.chunked_array(found)))
-    return lists.of_some(users), len(users)
+    return of_some(lists, users), len(users)
 
 
 def count_users(lists: pa.Table) -> int:
@@ -134,13 +126,14 @@ def read_lists(
         require_numbers(Table(str(lists.days[day]), table, None, False, own_names(table)))
     data = replace(data, log=replace(log, events=events, items=known), items=items)
     pairs = zip(found, matched, strict=True)
-    return [own if isinstance(own, LargeLists) else table for own, table in pairs], data
+    return [own if is_large(own) else table for own, table in pairs], data
 
 
 def _read_day(lists: DatedLists, day: date, may_stay: bool) -> DayLists:
-    large = LargeLists.open(lists, day) if may_stay else None
-    if large is not None:
-        return large
+    if may_stay and not lists.is_csv(day):
+        rows = open_rows(lists, day)
+        if rows.n_rows > LARGE:
+            return rows
     table = lists.read(day, LIST_COLUMNS, LIST_COLUMNS)
     if table.num_rows == 0:
         raise DataError(f"{lists.days[day]} has no rows; write the day's lists again, or delete it")
@@ -149,11 +142,14 @@ def _read_day(lists: DatedLists, day: date, may_stay: bool) -> DayLists:
 
 def _lists_of(lists: DayLists, bought: pa.Table, room: Path | None) -> DayLists:
     """Return the lists of the users who bought something."""
-    if not isinstance(lists, LargeLists):
+    if not is_large(lists):
         return rows_of_users(lists, bought)
     assert room is not None
-    number = len(list(room.iterdir()))
-    return lists.keep_users(pc.unique(bought[USER]), room / f"lists-{number}.parquet")
+    path = room / f"lists-{len(list(room.iterdir()))}.parquet"
+    with write_parts(path) as kept:
+        for batch in _of_users(lists, pc.unique(bought[USER])):
+            kept.add(batch)
+    return ParquetRows(path, LIST_COLUMNS)
 
 
 def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.Table]) -> None:
