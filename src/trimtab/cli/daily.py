@@ -28,7 +28,7 @@ from trimtab.cli.printing import (
 )
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
-from trimtab.daily.simulated_month import PAGE, STORE, require_free
+from trimtab.daily.simulate import PAGE, STORE, require_free
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.replay.outcome import open_lists
