@@ -26,7 +26,7 @@ def files_of(version: Version) -> dict[str, bytes]:
 
 
 def manifest_of(version: Version) -> dict[str, object]:
-    differs = {"created", "seconds", "files", "number", "started_from"}
+    differs = {"created", "seconds", "files", "number"}
     return {name: told for name, told in version.manifest.items() if name not in differs}
 
 
@@ -49,11 +49,11 @@ def keep_in_files(monkeypatch):
     "options", [{"method": "reranker"}, {"finish_lists": True}, {"method": "auto"}]
 )
 def test_the_same_version(shop: Shop, keep_in_files, monkeypatch, options):
-    found = shop.job(**options, warm=False).run(AS_OF).version
+    found = shop.job(**options).run(AS_OF).version
     assert keep_in_files == []
     assert [path.name for path in shop.store.iterdir() if path.name.startswith(".staging")] == []
     monkeypatch.setattr(large_lists, "LARGE", 10**9)
-    expected = shop.job(**options, warm=False).run(AS_OF).version
+    expected = shop.job(**options).run(AS_OF).version
     assert files_of(found) == files_of(expected)
     assert manifest_of(found) == manifest_of(expected)
     found.check()
@@ -76,7 +76,7 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
     biases, lists = [], []
     for large in (10**9, 10):
         monkeypatch.setattr(large_lists, "LARGE", large)
-        version = shop.job(finish_lists=True, warm=False).run(AS_OF).version
+        version = shop.job(finish_lists=True).run(AS_OF).version
         files = files_of(version)
         lists.append(pq.read_table(pa.BufferReader(files.pop("top.parquet"))).to_pydict())
         biases.append(files)
@@ -86,9 +86,9 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
 
 def test_the_ascent_learns_from_large_lists(shop: Shop, monkeypatch):
     learner = BiasLearner(method="ascent")
-    expected = shop.job(learner=learner, warm=False).run(AS_OF).version
+    expected = shop.job(learner=learner).run(AS_OF).version
     monkeypatch.setattr(large_lists, "LARGE", 10)
-    found = shop.job(learner=learner, warm=False).run(AS_OF).version
+    found = shop.job(learner=learner).run(AS_OF).version
     assert files_of(found) == files_of(expected)
 
 

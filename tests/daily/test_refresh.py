@@ -146,11 +146,11 @@ def test_later_lists_and_events_do_not_matter(shop, settings, bytes_of):
     )
     new = events.slice(events.num_rows - 5).set_column(1, "item_id", pa.array([10_001] * 5))
     pq.write_table(pa.concat_tables([events, new]), shop.events)
-    done = shop.job(**settings, warm=False).run(AS_OF)
+    done = shop.job(**settings).run(AS_OF)
     for after in (AS_OF + timedelta(days) for days in range(1, 4)):
         (shop.lists / f"{after}.parquet").unlink()
     pq.write_table(events.filter(pc.invert(later)), shop.events)
-    again = shop.job(**settings, warm=False).run(AS_OF)
+    again = shop.job(**settings).run(AS_OF)
     assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
     assert again.version.lists() == done.version.lists()
 
@@ -183,12 +183,9 @@ def test_a_refresh_replaces_a_damaged_version(shop):
     shop.job(learner=QUICK).run(AS_OF)
     header = Store(shop.store).current().folder / "bias" / "header.json"
     header.write_text("{")
-    with pytest.warns(tt.TrimtabWarning, match="version 1; starting from zero"):
+    with pytest.warns(tt.TrimtabWarning, match="version 1, the current one, is damaged"):
         done = shop.job(learner=QUICK).run(AS_OF)
-    assert done.version.manifest["started_from"] is None
     assert Store(shop.store).load().summary == done.bias.summary
-    header.write_text("{")
-    assert shop.job().run(AS_OF).version.number == 3  # the default learner has no warm start
 
 
 def test_lists_of_other_types_stack(shop):
@@ -380,7 +377,7 @@ def test_a_folder_without_days_is_refused(tmp_path):
 
 
 def test_partitions_and_csv_give_the_same(shop, bytes_of):
-    jobs = [shop.job(learner=QUICK, warm=False), shop.job(method="reranker")]
+    jobs = [shop.job(learner=QUICK), shop.job(method="reranker")]
     expected = [job.run(AS_OF) for job in jobs]
     for path in sorted(shop.lists.iterdir()):
         table = pq.read_table(path)
@@ -614,18 +611,6 @@ def test_the_newest_lists_are_reranked(shop, bytes_of):
     assert Store(shop.store).current().manifest["reranked"] == str(TONIGHT)
 
 
-def test_the_ascent_starts_from_the_version_served(shop):
-    learner = tt.BiasLearner(method="ascent", max_cycles=None)
-    shop.job(learner=learner).run(AS_OF)
-    warm = shop.job(learner=learner).run(AS_OF)
-    assert warm.version.manifest["started_from"] == 1
-    assert warm.bias.summary.updates == 0  # it started at the optimum
-    cold = shop.job(learner=learner, warm=False).run(AS_OF)
-    assert cold.version.manifest["started_from"] is None
-    other = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF)
-    assert other.version.manifest["started_from"] is None
-
-
 def test_as_of_is_today_by_default(shop):
     with pytest.raises(DataError, match="3 days before 20"):
         shop.job(learner=QUICK).run()
@@ -655,7 +640,6 @@ def test_history_rollback_and_the_next_read(shop, bytes_of):
         store.rollback()
     after = job.run(AS_OF + timedelta(3))
     assert after.version.number == 4
-    assert after.version.manifest["started_from"] == 1
     assert [change["to"] for change in store.pointer()["changes"]] == [1, 2, 3, 2, 1, 3, 1, 4]
     assert [change["by"] for change in store.pointer()["changes"]][3] == "rollback"
 

@@ -40,7 +40,7 @@ from trimtab.tables.columns import WEIGHT, ColumnMap
 _PAPER = "paper"
 _LEARNER = [own.name for own in fields(BiasLearner)]
 _OTHERS = [
-    "recent_days", "windows", "keep", "duplicates", "warm", "widen", "repeats",
+    "recent_days", "windows", "keep", "duplicates", "widen", "repeats",
     "max_concentration",
 ]  # fmt: skip
 _OF_REPLAY = ("n_listed", "retrain_every", "level")

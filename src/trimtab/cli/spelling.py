@@ -10,13 +10,12 @@ from trimtab.errors import SettingError
 
 _SETTINGS = (  # which had an option of their own
     "every", "keep", "level", "max-concentration", "n-listed", "recent-days", "repeats",
-    "retrain-every", "scale", "seed", "warm", "widen", "windows",
+    "retrain-every", "scale", "seed", "widen", "windows",
 )  # fmt: skip
 _NEW = {
     "--recs": "--lists", "--topk": "--lists", "--recent": "--events", "--truth": "--events",
     "--log": "--events", "--bias": "--model", "--rerank": "--finish-lists",
     "--reranker": "--method reranker", "--paper": "--method paper",
-    "--no-warm": "--set warm=false",
     **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
 }  # fmt: skip
 _IN_PYTHON = ("--explore", "--start")

@@ -124,8 +124,6 @@ class Refresh:
             "unknown-items" newest lists of which most entries are items without any data; with
             "id-type" item ids of another type than those of the version served now; with
             "leaked-lists" training lists that seem to have seen their window.
-        warm: start from the biases served now. The ascent then ends a little sooner, and biases
-            change less from day to day; the default learner finds the same optimum from any start.
         method: method to learn with: bias, reranker or auto (the better one, and no change on a
             whim). A reranker has the learner's k, metric, scale and seed; its item part is
             published as the biases. "auto" takes the method with the best forecast on held-out
@@ -156,7 +154,6 @@ class Refresh:
     keep: int = 14
     duplicates: str = "error"
     accept: Collection[str] = ()
-    warm: bool = True
     method: str = BIAS
     strength: float = 1.0
     widen: str | None = None
@@ -245,15 +242,14 @@ class Refresh:
         if self._finishes_lists:
             lists.seen_until(lists.newest(data.as_of))  # raises at once if they cannot be read
         training, data = self._read_training(lists, data, served, room)
-        start = served.start_for(self.learner) if self.warm else None
-        if not served.has_type_of(without_rows(training.newest), ID_TYPE in self.accept):
-            start = None
+        if ID_TYPE not in self.accept:
+            served.require_type_of(without_rows(training.newest))
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
         files = {"exclude": self.exclude, "allowed": self.allowed}
         limits = read_limits(files, ColumnMap.of(self.columns))
         began = time.perf_counter()
-        learned = self._learn(training, start, served, room)
+        learned = self._learn(training, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
@@ -281,7 +277,6 @@ class Refresh:
             "accepted": sorted(set(self.accept)),
             **({"weighted": True} if WEIGHT in training.recent.column_names else {}),
             "concentration": shown.describe(),
-            "started_from": None if start is None else served.number,
         }
         if finished is not None and model.needs_events:
             manifest["reranker"] = {
@@ -295,13 +290,11 @@ class Refresh:
             tables[TOP if self.method == BIAS else LISTS] = finished.top
         return NewVersion(model, tables, manifest)
 
-    def _learn(
-        self, training: Training, start: ItemBias | None, served: ServedNow, room: Path
-    ) -> LearnedTonight:
+    def _learn(self, training: Training, served: ServedNow, room: Path) -> LearnedTonight:
         """Return what the method that was asked for learns."""
         learner = self.learner if self.method == BIAS else self._rerank_learner()
         try:
-            model = training.fit(learner, self.duplicates, room, start)
+            model = training.fit(learner, self.duplicates, room)
         except DataError as error:  # its message says recs and recent
             days = ", ".join(map(str, training.days))
             raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error

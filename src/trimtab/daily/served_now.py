@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Flags, Floats
 from trimtab.errors import DataError, RefusedError, StoreError, warn
-from trimtab.learn import BiasLearner
 from trimtab.models import ItemBias
 from trimtab.models.model import text_columns
 from trimtab.replay.dated_lists import DatedLists
@@ -25,7 +24,6 @@ class ServedNow(NamedTuple):
 
     number: int | None  # None if nothing was published yet
     bias: ItemBias | None = None  # None if it cannot be read
-    error: StoreError | None = None  # why it cannot be read
     method: str | None = None  # that learned it; None if it does not say
 
     @staticmethod
@@ -36,19 +34,10 @@ class ServedNow(NamedTuple):
         try:
             version = store.version(number)
             method = version.manifest.get("method", {}).get("used")
-            return ServedNow(number, version.bias(), method=method)
+            return ServedNow(number, version.bias(), method)
         except StoreError as error:
-            return ServedNow(number, error=error)
-
-    def start_for(self, learner: BiasLearner) -> ItemBias | None:
-        """Return the biases to start from; None if they are of another scale or cannot be read."""
-        if learner.is_hierarchy:  # it finds the same optimum from any start
-            return None
-        if self.error is not None:
-            warn(f"cannot warm-start from version {self.number}; starting from zero: {self.error}")
-        if self.bias is None or self.bias.scale != learner.ascent_scale:
-            return None
-        return self.bias
+            warn(f"version {number}, the current one, is damaged: {error}")
+            return ServedNow(number)
 
     def text_in_csv(self, lists: DatedLists, data: ShopData) -> tuple[str, ...]:
         """Return the columns that are read as text because the served ids are text.
@@ -58,19 +47,18 @@ class ServedNow(NamedTuple):
         are_csv = [data.from_csv[0], *map(lists.is_csv, lists.days)]
         return text_columns(self.bias) if all(are_csv) else ()
 
-    def has_type_of(self, recs: pa.Table, accept_others: bool) -> bool:
-        """Return whether item ids are of the type served; refuse others unless accepted."""
+    def require_type_of(self, recs: pa.Table) -> None:
+        """Refuse lists whose item ids are of another type than those served."""
         if self.bias is None:
-            return True
+            return
         served = "integers" if isinstance(self.bias.item_ids, np.ndarray) else "strings"
         found = id_column("lists", ITEM, recs[ITEM].slice(0, 1)).kind
-        if found != served and not accept_others:
+        if found != served:
             raise RefusedError(
                 f"{ITEM} holds {found}, but {served} in version {self.number}, the current one: a "
                 f"service would refuse all requests with {served}: not published; restore the "
                 f"type of the ids, or pass accept=['id-type']"
             )
-        return found == served
 
 
 def diff(before: Version, after: Version) -> pa.Table:

@@ -30,7 +30,6 @@ from trimtab.errors import DataError, RefusedError, warn
 from trimtab.from_parts import fit_tables
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate_units
-from trimtab.models import ItemBias
 from trimtab.parts.files import open_files
 from trimtab.replay.dated_lists import DatedLists
 from trimtab.replay.large_lists import DayLists, is_large, of_some, read_lists
@@ -101,23 +100,18 @@ class Training:
     def _labels(self) -> list[str]:
         return [str(window.first) for window in self.windows]
 
-    def fit(
-        self, learner: Learner, duplicates: str = "error", room: Path | None = None,
-        start: ItemBias | None = None,
-    ) -> Any:  # fmt: skip
+    def fit(self, learner: Learner, duplicates: str = "error", room: Path | None = None) -> Any:
         """Return the model that a learner learns.
 
         Args:
             learner: settings.
             duplicates: what to do with repeated rows.
             room: folder for temporary files, if lists are too large for memory.
-            start: biases to start from.
         """
         known: dict[str, Any] = {}
         if learner.biases.is_hierarchy:
             known = {"history": self.history, "items": self.catalogue}
         if not any(is_large(own) for own in self.recs):
-            known |= {} if start is None else {"start": start}
             return learner.fit(self.listed, self.recent, duplicates=duplicates, **known)
         if self.catalogue is not None and known:
             known["items"] = self.catalogue.select([ITEM, CATEGORY])
@@ -130,7 +124,7 @@ class Training:
         }
         labels = dict(zip(names, self._labels, strict=True)) if len(names) > 1 else {}
         divide = partial(open_files, folder=room)
-        return fit_tables(learner, rows, divide, duplicates, labels, start)
+        return fit_tables(learner, rows, divide, duplicates, labels)
 
 
 def read_training(
