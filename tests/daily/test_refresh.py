@@ -21,7 +21,7 @@ from trimtab.cli.published import print_version
 from trimtab.daily import diff
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
-from trimtab.replay import large_lists
+from trimtab.replay import dated_lists
 from trimtab.replay.dated_lists import find_lists
 from trimtab.replay.windows import Window, event_times
 from trimtab.store import Store
@@ -209,7 +209,7 @@ def test_numbers_on_one_day_and_text_on_another_are_refused(shop):
 @pytest.mark.parametrize("back", [4, 7])
 @pytest.mark.parametrize("large", [10, 10**9])
 def test_text_in_the_scores_of_one_night_is_refused(shop, monkeypatch, large, back):
-    monkeypatch.setattr(large_lists, "LARGE", large)
+    monkeypatch.setattr(dated_lists, "LARGE", large)
     path = shop.lists / f"{AS_OF - timedelta(back)}.parquet"
     table = pq.read_table(path)
     pq.write_table(table.set_column(2, "score", pa.array(["high"] * table.num_rows)), path)

@@ -16,13 +16,13 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from trimtab.checks import DUPLICATES, require_choice, require_number, require_whole
-from trimtab.daily.concentration import Concentration, Shown
 from trimtab.daily.method_choice import (
     AUTO,
     BIAS,
@@ -32,9 +32,10 @@ from trimtab.daily.method_choice import (
     learn_best,
 )
 from trimtab.daily.publish_checks import (
+    Concentration,
+    Shown,
     require_complete,
     require_known_items,
-    require_newer_day,
     require_no_concerns,
 )
 from trimtab.daily.served_now import ServedNow
@@ -46,13 +47,13 @@ from trimtab.errors import (
     SettingError,
     SimilarListsWarning,
     TrimtabWarning,
+    warn,
 )
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
-from trimtab.replay.dated_lists import DatedLists, find_lists
-from trimtab.replay.large_lists import some_lists, without_rows
+from trimtab.replay.dated_lists import DatedLists, find_lists, some_lists, without_rows
 from trimtab.replay.plan import WINDOWS
 from trimtab.replay.shop import ShopData, read_shop_data
 from trimtab.replay.training import LeakedListsError, Training, read_training
@@ -223,12 +224,16 @@ class Refresh:
         with open_writer(store) as writer, _collect_warnings() as caught:
             data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
-            require_newer_day(store, writer.current, data, OLDER in self.accept)
             served = ServedNow.read(store, writer.current)
+            if OLDER not in self.accept:
+                served.require_older_than(data)
+            if served.tz not in (None, zone := data.log.tz):
+                warn(f"tz={zone}: version {served.number} was made with tz={served.tz}; check tz=")
             with writer.temporary_folder() as room:
-                made = self._make_version(lists, data, served, caught, room)
-                number = writer.publish(made.write, made.manifest, self.keep)
-        return Refreshed(store.version(number), made.model, tuple(made.manifest["warnings"]))
+                model, tables, manifest = self._make_version(lists, data, served, caught, room)
+                write = partial(_write_version, model, tables)
+                number = writer.publish(write, manifest, self.keep)
+        return Refreshed(store.version(number), model, tuple(manifest["warnings"]))
 
     @property
     def _finishes_lists(self) -> bool:
@@ -237,8 +242,8 @@ class Refresh:
     def _make_version(
         self, lists: DatedLists, data: ShopData, served: ServedNow,
         caught: list[warnings.WarningMessage], room: Path,
-    ) -> NewVersion:  # fmt: skip
-        """Return everything that a version holds, before anything is published."""
+    ) -> tuple[Model, dict[str, Any], dict[str, Any]]:  # fmt: skip
+        """Return the model, the tables by the names of their files, and the manifest."""
         if self._finishes_lists:
             lists.seen_until(lists.newest(data.as_of))  # raises at once if they cannot be read
         training, data = self._read_training(lists, data, served, room)
@@ -288,7 +293,7 @@ class Refresh:
         tables = {NAMES: data.names()}
         if finished is not None:
             tables[TOP if self.method == BIAS else LISTS] = finished.top
-        return NewVersion(model, tables, manifest)
+        return model, tables, manifest
 
     def _learn(self, training: Training, served: ServedNow, room: Path) -> LearnedTonight:
         """Return what the method that was asked for learns."""
@@ -346,23 +351,16 @@ class Refresh:
         }  # fmt: skip
 
 
-class NewVersion(NamedTuple):
-    """A version that is ready to be published."""
-
-    model: Model
-    tables: Mapping[str, Any]  # by the names of their files; a path is one already written
-    manifest: dict[str, Any]
-
-    def write(self, folder: Path) -> None:
-        """Write the files of the version."""
-        self.model.item_bias.save(folder / "bias")
-        if self.model.needs_events:
-            self.model.save(folder / RERANKER_FOLDER)
-        for name, table in self.tables.items():
-            if isinstance(table, Path):  # on the same disk
-                table.rename(folder / name)
-            elif table is not None:
-                write_table(table, folder / name)
+def _write_version(model: Model, tables: Mapping[str, Any], folder: Path) -> None:
+    """Write the files of a version; a table that is a path is a file already."""
+    model.item_bias.save(folder / "bias")
+    if model.needs_events:
+        model.save(folder / RERANKER_FOLDER)
+    for name, table in tables.items():
+        if isinstance(table, Path):  # on the same disk
+            table.rename(folder / name)
+        elif table is not None:
+            write_table(table, folder / name)
 
 
 @contextmanager

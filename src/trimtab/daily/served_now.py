@@ -20,10 +20,12 @@ from trimtab.tables.vocabulary import Vocabulary, id_column
 
 
 class ServedNow(NamedTuple):
-    """The version served now."""
+    """The version served now; nothing is known of it but its number if it is damaged."""
 
     number: int | None  # None if nothing was published yet
-    bias: ItemBias | None = None  # None if it cannot be read
+    bias: ItemBias | None = None
+    as_of: str = ""  # the day it is for
+    tz: str | None = None  # None if it was published by hand
     method: str | None = None  # that learned it; None if it does not say
 
     @staticmethod
@@ -33,11 +35,26 @@ class ServedNow(NamedTuple):
             return ServedNow(None)
         try:
             version = store.version(number)
-            method = version.manifest.get("method", {}).get("used")
-            return ServedNow(number, version.bias(), method)
         except StoreError as error:
             warn(f"version {number}, the current one, is damaged: {error}")
             return ServedNow(number)
+        told = version.manifest
+        found = ServedNow(
+            number, None, version.as_of, told.get("tz"), told.get("method", {}).get("used")
+        )
+        try:
+            return found._replace(bias=version.bias())
+        except StoreError as error:
+            warn(f"version {number}, the current one, is damaged: {error}")
+            return found._replace(method=None)
+
+    def require_older_than(self, data: ShopData) -> None:
+        """Refuse to replace the biases of a newer day."""
+        if str(data.as_of) < self.as_of:
+            raise RefusedError(
+                f"as_of={data.as_of}: version {self.number}, the current one, is for a later day, "
+                f"{self.as_of}: not published; pass accept=['older'] to publish anyway"
+            )
 
     def text_in_csv(self, lists: DatedLists, data: ShopData) -> tuple[str, ...]:
         """Return the columns that are read as text because the served ids are text.

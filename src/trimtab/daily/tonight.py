@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.checks import require_columns
-from trimtab.daily.concentration import Concentration, Shown
-from trimtab.daily.publish_checks import require_similar_lists, warn_if_same
+from trimtab.daily.publish_checks import (
+    Concentration,
+    Shown,
+    require_similar_lists,
+    unchanged_share,
+    warn_if_same,
+)
 from trimtab.errors import DataError, warn
 from trimtab.models import LeftOut, Model, Ranked
 from trimtab.models.model import text_columns
 from trimtab.parquet import apply
-from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import (
+from trimtab.replay.dated_lists import (
+    DatedLists,
     DayLists,
     is_large,
     read_lists,
@@ -26,7 +32,7 @@ from trimtab.replay.large_lists import (
 )
 from trimtab.replay.outcome import events_as_of, rank_as_of
 from trimtab.replay.shop import ShopData
-from trimtab.tables.columns import ITEM, USER, ColumnMap, own_names
+from trimtab.tables.columns import ITEM, RANK, USER, ColumnMap, own_names
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.times import day_start
 
@@ -103,10 +109,12 @@ def finish_lists(
         )
     if trained is not None:
         usual, n_usual = some_lists(trained)
-        require_similar_lists(
-            model, (some, newest), top, usual, duplicates, lambda own, k: rank(own, k).top,
-            (n_users, n_usual),
-        )  # fmt: skip
+        again = rank(usual, int(pc.max(top[RANK]).as_py())).top
+        shares = (
+            unchanged_share(model, some, top, duplicates),
+            unchanged_share(model, usual, again, duplicates),
+        )
+        require_similar_lists(newest, (n_users, n_usual), shares)
     shown = Shown.measure(model, some, top, k, bought, **options)
     if is_large(listed):
         top, known = room / "finished.parquet", events_as_of(model, history, instant)

@@ -181,13 +181,7 @@ class Method:
 
     def __post_init__(self) -> None:
         require_choice(f"kind of method {self.name}", self.kind, KINDS)
-        allowed = _settings_of(self.kind)
-        for setting in self.settings:
-            if setting not in allowed:
-                raise SettingError(
-                    f"setting {setting!r} of method {self.name}: not a setting of {self.kind}; "
-                    f"choose from {', '.join(allowed) or 'none'}"
-                )
+        require_settings(f"method {self.name}", self.kind, self.settings, _settings_of(self.kind))
         if self.learns:
             self._learner(10, "ndcg")
             return
@@ -229,6 +223,18 @@ class Method:
 
     def _learner(self, k: int, metric: str) -> Learner:
         return LEARNERS[self.kind](k=k, metric=metric, **self.settings)
+
+
+def require_settings(
+    what: str, kind: str, settings: Mapping[str, Any], allowed: Sequence[str]
+) -> None:
+    """Refuse settings that a kind of engine or method does not have."""
+    for setting in settings:
+        if setting not in allowed:
+            raise SettingError(
+                f"setting {setting!r} of {what}: not a setting of {kind}; choose from "
+                f"{', '.join(allowed) or 'none'}"
+            )
 
 
 def _settings_of(kind: str) -> Sequence[str]:

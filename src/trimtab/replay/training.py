@@ -31,8 +31,7 @@ from trimtab.from_parts import fit_tables
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate_units
 from trimtab.parts.files import open_files
-from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import DayLists, is_large, of_some, read_lists
+from trimtab.replay.dated_lists import DatedLists, DayLists, is_large, of_some, read_lists
 from trimtab.replay.shop import ShopData
 from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
 from trimtab.tables.columns import CATEGORY, ITEM, TIMESTAMP, USER, WINDOW
@@ -60,11 +59,7 @@ class Training:
     def of(windows: Sequence[Window], recs: Sequence[DayLists], log: Log) -> Training:
         """Return windows of a log, newest first, with the lists made before each."""
         bought = [window.events(log) for window in windows]
-        kept = [
-            own if place == 0 or is_large(own) else rows_of_users(own, bought[place])
-            for place, own in enumerate(recs)
-        ]
-        return Training(windows, kept, bought, windows[0].history(log), log.catalogue())
+        return Training(windows, recs, bought, windows[0].history(log), log.catalogue())
 
     @property
     def newest(self) -> DayLists:
