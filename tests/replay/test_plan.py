@@ -99,7 +99,7 @@ REFUSALS = [
         "no buyer of the recent window, 2026-01-03 to 2026-01-05",
     ),
     ([*FLAGS, *DATE, "--set", "level=shelf"], "engine category: .*level=shelf.*aisle"),
-    ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*tz="),
+    ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*--tz"),
     ([*FLAGS], "dates.*first.*last"),
     ([*FLAGS, *DATE, "--first", "2026-02-10", "--last", "2026-02-20"], "--date.*--first.*--last"),
     (
