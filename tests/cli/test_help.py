@@ -9,7 +9,6 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from trimtab.replay.methods import KINDS
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -24,6 +23,7 @@ from trimtab.learn import BiasLearner
 from trimtab.metrics.evaluation import evaluate
 from trimtab.models import ItemBias, Reranker
 from trimtab.replay.plan import ENGINES, Plan
+from trimtab.replay.rivals import KINDS
 from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
 

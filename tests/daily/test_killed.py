@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "killed_refreshes.py"
 def test_killed_refreshes_leave_whole_versions():
     """With a reranker, a version holds biases, re-ranked lists, the reranker and its lists."""
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--forked", "--reranker", "--kills", "9", "--seed", "3"],
+        [sys.executable, SCRIPT, "--reranker", "--kills", "9", "--seed", "3"],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
