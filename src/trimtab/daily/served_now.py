@@ -33,20 +33,15 @@ class ServedNow(NamedTuple):
         """Read the biases of a version; a damaged one is no error."""
         if number is None:
             return ServedNow(None)
+        found = ServedNow(number)
         try:
             version = store.version(number)
+            told = version.manifest
+            found = found._replace(as_of=version.as_of, tz=told.get("tz"))
+            return found._replace(bias=version.bias(), method=told.get("method", {}).get("used"))
         except StoreError as error:
             warn(f"version {number}, the current one, is damaged: {error}")
-            return ServedNow(number)
-        told = version.manifest
-        found = ServedNow(
-            number, None, version.as_of, told.get("tz"), told.get("method", {}).get("used")
-        )
-        try:
-            return found._replace(bias=version.bias())
-        except StoreError as error:
-            warn(f"version {number}, the current one, is damaged: {error}")
-            return found._replace(method=None)
+        return found
 
     def require_older_than(self, data: ShopData) -> None:
         """Refuse to replace the biases of a newer day."""
