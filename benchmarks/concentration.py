@@ -20,7 +20,7 @@ from rich.table import Table
 
 import trimtab as tt
 from als_engine import ALS
-from trimtab.daily.concentration import Concentration, Shown
+from trimtab.daily.publish_checks import Concentration, Shown
 from trimtab.datasets import Log, load_complete_journey, read_log
 from trimtab.engines import Engine, Markov
 from trimtab.replay.outcome import Case

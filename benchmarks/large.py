@@ -90,10 +90,10 @@ def run_refresh(folder: Path, store: Path, in_memory: bool) -> tuple[float, floa
     """Refresh; return seconds, GiB and what was published."""
     import trimtab as tt
     from trimtab.daily import Refresh
-    from trimtab.replay import large_lists
+    from trimtab.replay import dated_lists
 
     warnings.simplefilter("ignore", tt.TrimtabWarning)
-    large_lists.LARGE = 2**62 if in_memory else 0
+    dated_lists.LARGE = 2**62 if in_memory else 0
     job = Refresh(
         lists=folder / "lists", events=folder / "events.parquet", store=store, method="reranker",
         tz="UTC", recent_days=3,

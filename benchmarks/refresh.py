@@ -51,7 +51,7 @@ def compare(name: str, learner: tt.BiasLearner, tables: tuple[Any, ...], folder:
     known = {"history": history} if learner.is_hierarchy else {}
     job = Refresh(
         lists=folder / "lists", events=folder / "events.parquet", store=folder / f"store-{name}",
-        learner=learner, tz="UTC", warm=False,
+        learner=learner, tz="UTC",
     )  # fmt: skip
     in_memory, bias = seconds(lambda: learner.fit(recs, recent, **known))
     through, done = seconds(lambda: job.run(AS_OF))

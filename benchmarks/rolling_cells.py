@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,13 +95,9 @@ class KeptCase(Case):
 
     folder: Path
 
-    @functools.cached_property
-    def before(self) -> pa.Table:
-        """Lists made before the recent window."""
-        return self._made_at(self.split.as_of - timedelta(RECENT_DAYS))
-
-    def before_earlier(self, window: Window) -> pa.Table:
-        """Lists made before an earlier window."""
+    def before_window(self, window: Window, users: object = None) -> pa.Table:
+        """Lists made before a window."""
+        del users  # all that are kept
         return self._made_at(window.first)
 
     @functools.cached_property

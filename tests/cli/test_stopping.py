@@ -19,7 +19,7 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from trimtab.cli import main
-from trimtab.replay import large_lists
+from trimtab.replay import dated_lists
 pattern, number = sys.argv[1], int(sys.argv[2])
 is_watching = True
 def watch(event, _):
@@ -29,7 +29,7 @@ def watch(event, _):
         is_watching = not any(path.is_file() for path in Path().glob(pattern))
         if not is_watching:
             os.kill(os.getpid(), number)
-large_lists.LARGE = 10
+dated_lists.LARGE = 10
 sys.addaudithook(watch)
 main(sys.argv[3:])
 """

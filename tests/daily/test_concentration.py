@@ -15,9 +15,9 @@ import pytest
 import trimtab as tt
 from shops import run_in_process
 from trimtab.daily import Refresh
-from trimtab.daily.concentration import Concentration, Shown
+from trimtab.daily.publish_checks import Concentration, Shown
 from trimtab.errors import RefusedError
-from trimtab.replay import large_lists
+from trimtab.replay import dated_lists
 from trimtab.store import Store
 
 AS_OF = date(2026, 3, 10)
@@ -82,7 +82,7 @@ SAID = (
 @pytest.mark.parametrize("most", [10**9, 10])
 def test_lists_that_nothing_explains_are_refused(tmp_path, option, listed, most, monkeypatch):
     """Ten items make up a twentieth of the purchases, but lists would hold little else."""
-    monkeypatch.setattr(large_lists, "LARGE", most)
+    monkeypatch.setattr(dated_lists, "LARGE", most)
     job = make_rush(tmp_path, 0.05, listed)
     ran = run_in_process(*words_of(job, *option))
     assert ran.returncode == 3, ran.stdout

@@ -41,9 +41,7 @@ def sales(server, made_shop) -> str:
 
 def test_postgresql_gives_the_same_biases_as_a_file(sales, shop, bytes_of):
     from_file = shop.job(learner=QUICK).run(AS_OF)
-    from_server = shop.job(learner=QUICK, events=sales, query=QUERY, warm=False, tz="UTC").run(
-        AS_OF
-    )
+    from_server = shop.job(learner=QUICK, events=sales, query=QUERY, tz="UTC").run(AS_OF)
     assert bytes_of(from_server.bias.table()) == bytes_of(from_file.bias.table())
     manifest = from_server.version.manifest
     assert manifest["events"].startswith("postgresql://shop:***@127.0.0.1:")
@@ -124,7 +122,7 @@ def test_duckdb_gives_the_same_biases_as_a_file(shop, bytes_of):
         connection.execute("create table sales as select *, timestamp as sold_at from events")
     from_file = shop.job(learner=QUICK).run(AS_OF)
     address = f"duckdb:{shop.folder / 'shop.db'}"
-    from_base = shop.job(learner=QUICK, events=address, query=QUERY, warm=False, tz="UTC")
+    from_base = shop.job(learner=QUICK, events=address, query=QUERY, tz="UTC")
     assert bytes_of(from_base.run(AS_OF).bias.table()) == bytes_of(from_file.bias.table())
     with pytest.raises(StoreError, match=r"shop\.db.*nowhere"):
         shop.job(learner=QUICK, events=address, query="select * from nowhere", tz="UTC").run(AS_OF)

@@ -9,9 +9,8 @@ import pytest
 from shops import AS_OF, TONIGHT, Shop
 from trimtab.errors import DataError, RefusedError
 from trimtab.learn import BiasLearner
-from trimtab.replay import large_lists
-from trimtab.replay.dated_lists import find_lists
-from trimtab.replay.large_lists import LargeLists, some_lists
+from trimtab.replay import dated_lists
+from trimtab.replay.dated_lists import find_lists, open_rows, some_lists
 from trimtab.store import Version
 from trimtab.tables.rows import ParquetRows
 
@@ -26,7 +25,7 @@ def files_of(version: Version) -> dict[str, bytes]:
 
 
 def manifest_of(version: Version) -> dict[str, object]:
-    differs = {"created", "seconds", "files", "number", "started_from"}
+    differs = {"created", "seconds", "files", "number"}
     return {name: told for name, told in version.manifest.items() if name not in differs}
 
 
@@ -40,7 +39,7 @@ def keep_in_files(monkeypatch):
             read.append(rows)
         return whole(rows)
 
-    monkeypatch.setattr(large_lists, "LARGE", 10)
+    monkeypatch.setattr(dated_lists, "LARGE", 10)
     monkeypatch.setattr(ParquetRows, "read", note)
     return read
 
@@ -49,11 +48,11 @@ def keep_in_files(monkeypatch):
     "options", [{"method": "reranker"}, {"finish_lists": True}, {"method": "auto"}]
 )
 def test_the_same_version(shop: Shop, keep_in_files, monkeypatch, options):
-    found = shop.job(**options, warm=False).run(AS_OF).version
+    found = shop.job(**options).run(AS_OF).version
     assert keep_in_files == []
     assert [path.name for path in shop.store.iterdir() if path.name.startswith(".staging")] == []
-    monkeypatch.setattr(large_lists, "LARGE", 10**9)
-    expected = shop.job(**options, warm=False).run(AS_OF).version
+    monkeypatch.setattr(dated_lists, "LARGE", 10**9)
+    expected = shop.job(**options).run(AS_OF).version
     assert files_of(found) == files_of(expected)
     assert manifest_of(found) == manifest_of(expected)
     found.check()
@@ -75,8 +74,8 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
         assert pq.read_schema(path).field("item_id").type == kind
     biases, lists = [], []
     for large in (10**9, 10):
-        monkeypatch.setattr(large_lists, "LARGE", large)
-        version = shop.job(finish_lists=True, warm=False).run(AS_OF).version
+        monkeypatch.setattr(dated_lists, "LARGE", large)
+        version = shop.job(finish_lists=True).run(AS_OF).version
         files = files_of(version)
         lists.append(pq.read_table(pa.BufferReader(files.pop("top.parquet"))).to_pydict())
         biases.append(files)
@@ -86,9 +85,9 @@ def test_text_ids_of_any_kind(shop: Shop, monkeypatch, kind):
 
 def test_the_ascent_learns_from_large_lists(shop: Shop, monkeypatch):
     learner = BiasLearner(method="ascent")
-    expected = shop.job(learner=learner, warm=False).run(AS_OF).version
-    monkeypatch.setattr(large_lists, "LARGE", 10)
-    found = shop.job(learner=learner, warm=False).run(AS_OF).version
+    expected = shop.job(learner=learner).run(AS_OF).version
+    monkeypatch.setattr(dated_lists, "LARGE", 10)
+    found = shop.job(learner=learner).run(AS_OF).version
     assert files_of(found) == files_of(expected)
 
 
@@ -108,7 +107,7 @@ def test_events_with_ids_of_another_kind_are_refused_as_in_memory(shop: Shop, mo
     pq.write_table(events.set_column(place, "user_id", pa.array(text)), shop.events)
     said = []
     for large in (10**9, 10):
-        monkeypatch.setattr(large_lists, "LARGE", large)
+        monkeypatch.setattr(dated_lists, "LARGE", large)
         with pytest.raises(DataError, match="user_id") as refused:
             shop.job(method="reranker").run(AS_OF)
         said.append(str(refused.value))
@@ -117,10 +116,10 @@ def test_events_with_ids_of_another_kind_are_refused_as_in_memory(shop: Shop, mo
 
 
 def test_lists_to_look_at_are_whole(shop: Shop, monkeypatch):
-    monkeypatch.setattr(large_lists, "LARGE", 10)
-    monkeypatch.setattr(large_lists, "_MOST_CHECKED", 500)
+    monkeypatch.setattr(dated_lists, "LARGE", 10)
+    monkeypatch.setattr(dated_lists, "_MOST_CHECKED", 500)
     lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
-    some, n_users = some_lists(LargeLists.open(find_lists(shop.lists, "UTC"), TONIGHT))
+    some, n_users = some_lists(open_rows(find_lists(shop.lists, "UTC"), TONIGHT))
     every = lists["user_id"].value_counts().to_pylist()
     counts = {found["values"]: found["counts"] for found in every}
     picked = some["user_id"].value_counts().to_pylist()

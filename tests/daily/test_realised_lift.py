@@ -102,7 +102,7 @@ def test_repeated_pairs_are_merged_as_the_version_merged_them(shop):
         table = pq.read_table(path)
         lower = table.set_column(2, "score", pc.multiply(table["score"], 0.5))
         pq.write_table(pa.concat_tables([table, lower]), path)
-    shop.job(learner=QUICK, duplicates="max", warm=False).run(AS_OF)
+    shop.job(learner=QUICK, duplicates="max").run(AS_OF)
     whole, merged = realised_lifts(shop.store, shop.events, test_days=DAYS)
     assert "duplicates=" in whole.reason
     assert merged.lift is not None

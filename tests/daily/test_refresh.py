@@ -21,7 +21,7 @@ from trimtab.cli.published import print_version
 from trimtab.daily import diff
 from trimtab.daily.publish_checks import unchanged_share
 from trimtab.errors import BusyError, DataError, RefusedError, SettingError, StoreError
-from trimtab.replay import large_lists
+from trimtab.replay import dated_lists
 from trimtab.replay.dated_lists import find_lists
 from trimtab.replay.windows import Window, event_times
 from trimtab.store import Store
@@ -146,11 +146,11 @@ def test_later_lists_and_events_do_not_matter(shop, settings, bytes_of):
     )
     new = events.slice(events.num_rows - 5).set_column(1, "item_id", pa.array([10_001] * 5))
     pq.write_table(pa.concat_tables([events, new]), shop.events)
-    done = shop.job(**settings, warm=False).run(AS_OF)
+    done = shop.job(**settings).run(AS_OF)
     for after in (AS_OF + timedelta(days) for days in range(1, 4)):
         (shop.lists / f"{after}.parquet").unlink()
     pq.write_table(events.filter(pc.invert(later)), shop.events)
-    again = shop.job(**settings, warm=False).run(AS_OF)
+    again = shop.job(**settings).run(AS_OF)
     assert bytes_of(again.bias.table()) == bytes_of(done.bias.table())
     assert again.version.lists() == done.version.lists()
 
@@ -160,10 +160,6 @@ def test_lists_that_have_seen_the_window_are_refused(shop):
     job.run(AS_OF)
     with pytest.raises(RefusedError, match=f"{shop.lists} .*{FIRST} to"):
         replace(job, accept=["older"]).run(FIRST + timedelta(3))
-    with pytest.raises(RefusedError, match=f"lists of {AS_OF} .*02-21 00:00.*02-17 00:00"):
-        shop.job(learner=QUICK, learn_on=AS_OF).run(AS_OF)
-    with pytest.raises(DataError, match=r"2020-01-01.*2026-02-12 to 2026-02-23, 12 days"):
-        shop.job(learner=QUICK, learn_on="2020-01-01").run(AS_OF)
     assert Store(shop.store).current().number == 1
 
 
@@ -187,12 +183,9 @@ def test_a_refresh_replaces_a_damaged_version(shop):
     shop.job(learner=QUICK).run(AS_OF)
     header = Store(shop.store).current().folder / "bias" / "header.json"
     header.write_text("{")
-    with pytest.warns(tt.TrimtabWarning, match="version 1; starting from zero"):
+    with pytest.warns(tt.TrimtabWarning, match="version 1, the current one, is damaged"):
         done = shop.job(learner=QUICK).run(AS_OF)
-    assert done.version.manifest["started_from"] is None
     assert Store(shop.store).load().summary == done.bias.summary
-    header.write_text("{")
-    assert shop.job().run(AS_OF).version.number == 3  # the default learner has no warm start
 
 
 def test_lists_of_other_types_stack(shop):
@@ -216,7 +209,7 @@ def test_numbers_on_one_day_and_text_on_another_are_refused(shop):
 @pytest.mark.parametrize("back", [4, 7])
 @pytest.mark.parametrize("large", [10, 10**9])
 def test_text_in_the_scores_of_one_night_is_refused(shop, monkeypatch, large, back):
-    monkeypatch.setattr(large_lists, "LARGE", large)
+    monkeypatch.setattr(dated_lists, "LARGE", large)
     path = shop.lists / f"{AS_OF - timedelta(back)}.parquet"
     table = pq.read_table(path)
     pq.write_table(table.set_column(2, "score", pa.array(["high"] * table.num_rows)), path)
@@ -306,12 +299,6 @@ def test_items_that_were_never_sold_have_their_category(shop, bytes_of):
     assert bytes_of(done.bias.table()) == bytes_of(expected.table())
 
 
-def test_learn_on_chooses_the_lists(shop):
-    day = AS_OF - timedelta(6)
-    done = shop.job(learner=QUICK, learn_on=str(day)).run(AS_OF)
-    assert done.version.manifest["lists"] == [str(day), str(AS_OF - timedelta(7))]
-
-
 def test_all_windows_with_lists_are_used(shop, bytes_of):
     """Whatever the number of buyers; of earlier windows, only the lists of their buyers."""
     done = shop.job().run(AS_OF)
@@ -390,7 +377,7 @@ def test_a_folder_without_days_is_refused(tmp_path):
 
 
 def test_partitions_and_csv_give_the_same(shop, bytes_of):
-    jobs = [shop.job(learner=QUICK, warm=False), shop.job(method="reranker")]
+    jobs = [shop.job(learner=QUICK), shop.job(method="reranker")]
     expected = [job.run(AS_OF) for job in jobs]
     for path in sorted(shop.lists.iterdir()):
         table = pq.read_table(path)
@@ -624,18 +611,6 @@ def test_the_newest_lists_are_reranked(shop, bytes_of):
     assert Store(shop.store).current().manifest["reranked"] == str(TONIGHT)
 
 
-def test_the_ascent_starts_from_the_version_served(shop):
-    learner = tt.BiasLearner(method="ascent", max_cycles=None)
-    shop.job(learner=learner).run(AS_OF)
-    warm = shop.job(learner=learner).run(AS_OF)
-    assert warm.version.manifest["started_from"] == 1
-    assert warm.bias.summary.updates == 0  # it started at the optimum
-    cold = shop.job(learner=learner, warm=False).run(AS_OF)
-    assert cold.version.manifest["started_from"] is None
-    other = shop.job(learner=tt.BiasLearner(method="ascent", scale="log")).run(AS_OF)
-    assert other.version.manifest["started_from"] is None
-
-
 def test_as_of_is_today_by_default(shop):
     with pytest.raises(DataError, match="3 days before 20"):
         shop.job(learner=QUICK).run()
@@ -665,7 +640,6 @@ def test_history_rollback_and_the_next_read(shop, bytes_of):
         store.rollback()
     after = job.run(AS_OF + timedelta(3))
     assert after.version.number == 4
-    assert after.version.manifest["started_from"] == 1
     assert [change["to"] for change in store.pointer()["changes"]] == [1, 2, 3, 2, 1, 3, 1, 4]
     assert [change["by"] for change in store.pointer()["changes"]][3] == "rollback"
 

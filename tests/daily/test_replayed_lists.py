@@ -14,8 +14,7 @@ import pytest
 
 import trimtab as tt
 from shops import AS_OF, FIRST, NIGHTS, Shop, run_in_process
-from trimtab.daily.simulate import Simulation
-from trimtab.daily.simulated_month import Month
+from trimtab.daily.simulate import Month, Simulation
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError
 from trimtab.replay import open_lists

@@ -162,7 +162,7 @@ def test_without_a_reranker_a_version_has_what_it_had_before(shop):
     assert set(done.version.manifest) == {
         "number", "created", "as_of", "tz", "window", "lists", "lists_folder", "duplicates",
         "reranked", "events", "method", "strength", "settings", "summary", "n_biases", "seconds",
-        "warnings", "accepted", "concentration", "started_from", "files",
+        "warnings", "accepted", "concentration", "files",
     }  # fmt: skip
     found = {name.split("-")[0] for name in files(done.version.folder)}
     assert found == {"manifest.json", "top.parquet", "bias/header.json", "bias/bias"}

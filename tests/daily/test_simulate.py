@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from trimtab.daily.simulate import Simulation
-from trimtab.daily.simulated_month import SCHEMA, Month, lift_of, prepare_folder, require_free
+from trimtab.daily.simulate import SCHEMA, Month, Simulation, lift_of, prepare_folder, require_free
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError

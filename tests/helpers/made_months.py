@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from made_results import HOSTILE
-from trimtab.daily.simulated_month import SCHEMA, Month
+from trimtab.daily.simulate import SCHEMA, Month
 
 FIRST = datetime.date(2017, 12, 1)
 

@@ -134,7 +134,7 @@ def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
         for part, rows in enumerate((table.slice(0, 1_000), table.slice(1_000))):
             pacsv.write_csv(rows, folder / f"part-{part}.csv")
         path.unlink()
-    job = shop.job(learner=QUICK, finish_lists=True, events=shop.folder / "sold", warm=False)
+    job = shop.job(learner=QUICK, finish_lists=True, events=shop.folder / "sold")
     assert job.run(AS_OF).version.top().equals(expected)
 
 

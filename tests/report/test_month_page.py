@@ -11,7 +11,7 @@ import pytest
 from made_months import MONTHS, make_month
 from made_results import plain
 from pages import Pages, Reader, read_page, read_specs
-from trimtab.daily.simulated_month import BIASES_ALONE, SCHEMA, WITH_RERANKER, Month, lift_of
+from trimtab.daily.simulate import BIASES_ALONE, SCHEMA, WITH_RERANKER, Month, lift_of
 from trimtab.errors import TrimtabError
 from trimtab.report.month_page import (
     ShownItem,

@@ -328,7 +328,7 @@ from shops import AS_OF, Shop, run_in_process
 import trimtab as tt
 from trimtab.store import Store
 
-QUICK = ("--set", "method=ascent", "--set", "warm=false")
+QUICK = ("--set", "method=ascent")
 disk = Path(sys.argv[1])
 shop = Shop(Path(sys.argv[3]), None)
 

@@ -28,7 +28,7 @@ from trimtab.cli.printing import (
 )
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
-from trimtab.daily.simulated_month import PAGE, STORE, require_free
+from trimtab.daily.simulate import PAGE, STORE, require_free
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.replay.outcome import open_lists
@@ -39,7 +39,7 @@ from trimtab.tables.columns import WEIGHT, ColumnMap
 
 _LEARNER = [own.name for own in fields(BiasLearner)]
 _OTHERS = [
-    "recent_days", "windows", "learn_on", "keep", "duplicates", "warm", "widen", "repeats",
+    "recent_days", "windows", "keep", "duplicates", "widen", "repeats",
     "max_concentration",
 ]  # fmt: skip
 _OF_REPLAY = ("n_listed", "retrain_every")

@@ -6,8 +6,7 @@
 from trimtab.daily.realised_lift import RealisedLift, realised_lifts
 from trimtab.daily.refresh import Refresh, Refreshed
 from trimtab.daily.served_now import diff
-from trimtab.daily.simulate import Simulation
-from trimtab.daily.simulated_month import Month
+from trimtab.daily.simulate import Month, Simulation
 
 __all__ = [
     "Month",

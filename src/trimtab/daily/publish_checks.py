@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
 from trimtab.models import Model
-from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import LIST_COLUMNS, LargeLists, distinct_items
+from trimtab.replay.dated_lists import (
+    DatedLists,
+    count_items,
+    count_users,
+    distinct_items,
+    open_rows,
+)
 from trimtab.replay.outcome import rank_as_engine
 from trimtab.replay.shop import ShopData
 from trimtab.replay.training import Training
 from trimtab.replay.windows import HOLE, Window, compare_weekday, event_times, find_holes
-from trimtab.store import Store
-from trimtab.tables.columns import ITEM, RANK, USER, own_names
-from trimtab.tables.files import match_id_types
+from trimtab.tables.columns import ITEM, RANK, USER, with_column
 from trimtab.tables.log import Log
-from trimtab.tables.rows import ParquetRows, Rows, TableRows
 from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
+
+_MOST_SHOWN = 10  # items whose shares are added up
+_TIMES_BOUGHT = 7.0  # their share of slots, over the share of purchases of the ten most bought
+_MORE_SLOTS, _TIMES_ENGINE = 0.1, 1.5  # what lists may add to the engine's own share
 
 _LEAST_USERS, _FEW_USERS = 0.7, 0.9  # of the users in the training lists; warn below the second
 _LEAST_UNCHANGED = 0.5  # share of slots left unchanged tonight, over the share in training lists
-Rank = Callable[[pa.Table, int], pa.Table]  # lists and a number of slots to their top k
 _MOST_UNKNOWN = 0.5  # share of the entries in tonight's lists
 _SOME_UNKNOWN = 0.1  # from here on, a warning
 _HOUR = 3_600_000_000  # microseconds
 _EARLY = 4 * _HOUR  # before the earliest last sale of the same weekday: the day is not over
 _ADVICE = "check these lists, or pass accept=['different-lists']"
-
-
-def require_newer_day(store: Store, current: int | None, data: ShopData, accept: bool) -> None:
-    """Refuse to replace the biases of a newer day; warn when the time zone has changed."""
-    if current is None:
-        return
-    try:
-        served = store.version(current)
-    except StoreError:
-        return  # damaged: anything is better
-    if str(data.as_of) < served.as_of and not accept:
-        raise RefusedError(
-            f"as_of={data.as_of}: version {current}, the current one, is for a later day, "
-            f"{served.as_of}: not published; pass accept=['older'] to publish anyway"
-        )
-    zone = served.manifest.get("tz", data.log.tz)  # a version published by hand may have none
-    if zone != data.log.tz:
-        warn(f"tz={data.log.tz}: version {current} was made with tz={zone}; check tz=")
 
 
 def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: int | None) -> None:
@@ -69,31 +58,24 @@ def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: i
 
 
 def require_similar_lists(
-    model: Model, newest: tuple[pa.Table, date], top: pa.Table, trained: pa.Table,
-    duplicates: str, rank: Rank, n_users: tuple[int, int],
-) -> None:  # fmt: skip
+    day: date, n_users: tuple[int, int], unchanged: tuple[float, float]
+) -> None:
     """Refuse lists unlike the training lists: few users, or scores on another scale.
 
     Scores are on another scale when re-ranking changes far more slots than in the training lists.
 
     Args:
-        model: what was learned.
-        newest: the lists to re-rank, and their day.
-        top: these lists re-ranked.
-        trained: the newest training lists.
-        duplicates: what to do with repeated rows.
-        rank: how the lists were re-ranked.
-        n_users: in both kinds of lists, of which these may be only some.
+        day: of the lists to re-rank.
+        n_users: in these lists, and in the training lists.
+        unchanged: share of slots that re-ranking leaves as they are, in both.
     """
-    (listed, day), (tonight, usual) = newest, n_users
+    tonight, usual = n_users
     found = f"lists of {day} cover {tonight} users; the training lists covered {usual}"
     if tonight < _LEAST_USERS * usual:
         raise RefusedError(f"{found}: not published; {_ADVICE}")
     if tonight < _FEW_USERS * usual:
         warn(f"{found}; check whether lists are missing")
-    k = int(pc.max(top[RANK]).as_py())
-    share = unchanged_share(model, listed, top, duplicates)
-    usual_share = unchanged_share(model, trained, rank(trained, k), duplicates)
+    share, usual_share = unchanged
     if share < _LEAST_UNCHANGED * usual_share:
         raise RefusedError(
             f"lists of {day}: re-ranking leaves {share:.0%} of the slots unchanged, but "
@@ -163,7 +145,7 @@ def warn_if_same(lists: DatedLists, day: date) -> None:
 def _hold_the_same(lists: DatedLists, *days: date) -> bool:
     """Return whether the lists of two days have the same rows in the same order."""
     try:
-        first, second = (_open_rows(lists, day) for day in days)
+        first, second = (open_rows(lists, day) for day in days)
         if first.n_rows != second.n_rows:
             return False
         pairs = zip(first.batches(), second.batches(), strict=False)
@@ -172,34 +154,17 @@ def _hold_the_same(lists: DatedLists, *days: date) -> bool:
         return False  # whatever needs these lists says what is wrong with them
 
 
-def _open_rows(lists: DatedLists, day: date) -> Rows:
-    if lists.is_csv(day):
-        return TableRows(lists.read(day, LIST_COLUMNS, LIST_COLUMNS))
-    return ParquetRows(lists.days[day], LIST_COLUMNS, LIST_COLUMNS, lists.columns)
-
-
 def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:
     """Return the share of a day's entries whose items are in none of the columns."""
-    items, entries, n_rows = _count_items(lists, day, known[0].kind == "strings")
+    rows = open_rows(lists, day, [ITEM])
+    counted = count_items(rows)  # without nulls, which whatever re-ranks them refuses
+    if known[0].kind == "strings" and lists.is_csv(day):
+        counted = with_column(counted, ITEM, counted[ITEM].cast(pa.string()))
+    items = id_column(str(lists.days[day]), rows.own_name(ITEM), counted[ITEM])
     _, (codes, *others) = Vocabulary.encode(items, *known)
     is_known = pc.is_in(pa.array(codes), pa.chunked_array([pa.array(part) for part in others]))
-    unknown = pc.sum(entries.filter(pc.invert(is_known)), min_count=0).as_py()
-    return float(unknown / max(n_rows, 1))
-
-
-def _count_items(lists: DatedLists, day: date, is_text: bool) -> tuple[IdColumn, Any, int]:
-    """Return the items on a day's lists, how often each is listed, and the number of rows."""
-    large, name = LargeLists.open(lists, day), str(lists.days[day])
-    if large is not None:
-        counted = large.count_items()
-        items = id_column(name, large.rows.own_name(ITEM), counted[ITEM])
-        return items, counted["count_sum"], large.rows.n_rows
-    table = lists.read(day, [ITEM], [ITEM])
-    (table,) = match_id_types([table], [lists.is_csv(day)], [ITEM] if is_text else [])
-    found = table[ITEM].drop_null().value_counts()  # whatever re-ranks them refuses nulls
-    own = own_names(table).get(ITEM, ITEM)
-    items = id_column(name, own, pa.chunked_array([found.field("values")]))
-    return items, found.field("counts"), table.num_rows
+    unknown = pc.sum(counted["count_sum"].filter(pc.invert(is_known)), min_count=0).as_py()
+    return float(unknown / max(rows.n_rows, 1))
 
 
 def require_complete(log: Log, newest: Window, as_of: date) -> None:
@@ -224,3 +189,84 @@ def require_complete(log: Log, newest: Window, as_of: date) -> None:
 
 def _incomplete(finding: str) -> RefusedError:
     return RefusedError(f"{finding}; wait for the rest, or pass accept=['incomplete']")
+
+
+# Concentration: how much of what is published falls on a few items, and how much may --------------
+
+
+class Concentration(NamedTuple):
+    """How much of what is shown, or bought, falls on a few items."""
+
+    ten_items: float  # share of all slots, or purchases, of the ten most frequent items
+    one_item: float  # largest share of lists, or buyers, with the same item
+
+    @staticmethod
+    def of(rows: pa.Table) -> Concentration:
+        """Return that of lists or purchases: user_id, item_id."""
+        if rows.num_rows == 0:
+            return Concentration(0.0, 0.0)
+        most = np.sort(_count(rows))[-_MOST_SHOWN:].sum()
+        holders = _count(rows.group_by([USER, ITEM]).aggregate([])).max()
+        return Concentration(float(most / rows.num_rows), float(holders / count_users(rows)))
+
+
+def _count(rows: pa.Table) -> Any:
+    return rows[ITEM].value_counts().field("counts").to_numpy()
+
+
+class Shown(NamedTuple):
+    """Concentration of the engine's own lists, of those to publish, and of what was bought."""
+
+    engine: Concentration
+    finished: Concentration
+    bought: Concentration
+
+    @staticmethod
+    def measure(
+        model: Model, lists: pa.Table, top: pa.Table, k: int, bought: Concentration,
+        **options: Any,
+    ) -> Shown:  # fmt: skip
+        """Return the concentration of lists to publish and of the engine's own.
+
+        Args:
+            model: what was learned.
+            lists: the engine's lists.
+            top: what is published of them.
+            k: number of slots.
+            bought: what people bought.
+            options: what may be shown, and `duplicates`, as for `Model.rank`.
+        """
+        engine = rank_as_engine(model, lists, k, **options)
+        return Shown(Concentration.of(engine), Concentration.of(top), bought)
+
+    def limit(self) -> float:
+        """Return the largest share of slots that the ten most shown items may take by default.
+
+        What people buy explains lists that hold little else, and an engine may do as it did. Lists
+        hold best sellers more often than people buy them, as everybody may want them: on films
+        nearly 6 times as often, in shops 5 times.
+        """
+        engine = self.engine.ten_items
+        explained = _TIMES_BOUGHT * self.bought.ten_items
+        return min(max(explained, _TIMES_ENGINE * engine, engine + _MORE_SLOTS), 1.0)
+
+    def require_below(self, most: float | None, day: date) -> None:
+        """Refuse lists of a day whose ten most shown items take more than a share of all slots.
+
+        Args:
+            most: this share; None for the default.
+            day: of the lists.
+        """
+        limit, found = self.limit() if most is None else most, self.finished.ten_items
+        if found > limit:
+            raise RefusedError(
+                f"lists of {day}: the ten most shown items would take {found:.0%} of all slots, "
+                f"above the limit of {limit:.0%}; the engine's own lists give its ten "
+                f"{self.engine.ten_items:.0%}, and the ten most bought make up "
+                f"{self.bought.ten_items:.0%} of purchases: not published; look at these lists, or "
+                f"pass max_concentration={math.ceil(100 * found) / 100:g}"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the manifest says."""
+        return {name: own._asdict() for name, own in self._asdict().items()}

@@ -8,30 +8,30 @@ finished lists that it published.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.intervals import lift_intervals
 from trimtab.models.model import text_columns
-from trimtab.replay.dated_lists import DatedLists, find_lists
-from trimtab.replay.large_lists import read_lists
-from trimtab.replay.outcome import judge
+from trimtab.replay.dated_lists import DatedLists, find_lists, read_lists
+from trimtab.replay.outcome import judge, rank_as_engine
 from trimtab.replay.shop import END, ShopData, read_shop_data
-from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
+from trimtab.replay.windows import HOLE, Window, find_holes, log_days, rows_of_users
 from trimtab.store import Store, Version
-from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, ColumnMap, GivenColumns
-from trimtab.tables.places import Place, as_place
-from trimtab.tables.times import as_datetime, local_day, read_day, require_zone
+from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
+from trimtab.tables.places import as_place
+from trimtab.tables.times import as_datetime, read_day
 
 _N_DRAWS, _SEED = 1000, 0
+_Find = Callable[[str], DatedLists]
 _PASS_LISTS = "pass the folder of dated lists, lists="
 
 
@@ -111,111 +111,83 @@ def realised_lifts(
     zone = versions[-1].manifest.get("tz") if tz is None else tz
     own = ColumnMap.of(columns)
     data = read_shop_data(events, query, zone, None, END, own)
-    folder = None if lists is None else as_place(lists)
-    judge = _Judge(data, folder, test_days, own)
-    return [judge.judge(version) for version in versions]
+    find = cache(lambda folder: find_lists(as_place(folder), data.log.tz, own))
+    given = None if lists is None else find(lists)
+    return [_judge_version(version, data, test_days, given, find) for version in versions]
 
 
-class _Judge:
-    """Judges versions by the purchases of a log."""
-
-    def __init__(
-        self, data: ShopData, folder: Place | None, test_days: int, columns: ColumnMap
-    ) -> None:
-        self._data, self._test_days = data, test_days
-        self._columns = columns
-        self._given = None if folder is None else find_lists(folder, data.log.tz, columns)
-        times = event_times(data.log)
-        self._first, self._last = (local_day(times[end], data.log.tz) for end in (0, -1))
-        self._found: dict[str, DatedLists] = {}
-
-    def judge(self, version: Version) -> RealisedLift:
-        """Return a version's forecast and the lift that came, or why it is not known."""
-        bounds = ("forecast", "forecast_low", "forecast_high")
-        told: dict[str, Any] = {name: version.forecast.get(name) for name in bounds}
-        row = RealisedLift(version.number, version.as_of, **told)
-        try:
-            first = read_day("as_of", version.as_of)
-            window = Window.of(first, self._test_days, self._data.log.tz)
-            over_on = first + timedelta(self._test_days)
-            row = replace(row, over_on=str(over_on))
-            if first < self._first:
-                raise DataError(f"the events begin on {self._first}, after the version's first day")
-            if self._is_over(over_on, window):
-                return self._judge_days(row, version, window)
-        except TrimtabError as error:
-            return replace(row, reason=str(error))
-        return row
-
-    def _is_over(self, over_on: date, window: Window) -> bool:
-        """Return whether the log covers the days; the day it is now is never complete."""
-        now = datetime.now(require_zone(self._data.log.tz))
-        return over_on - timedelta(1) <= self._last and as_datetime(window.stop) <= now
-
-    def _judge_days(self, row: RealisedLift, version: Version, window: Window) -> RealisedLift:
-        bias = version.bias()
-        lists, day = self._choose_lists(version, window.first)
-        (listed,), matched = read_lists(lists, [day], self._data, text_columns(bias))
-        listed = _merge_pairs(listed, version.manifest.get("duplicates", "error"))
-        bought = rows_of_users(window.events(matched.log), listed)
-        if bought.num_rows == 0:
-            raise DataError(f"no user of the lists of {day} bought anything on these days")
-        if WEIGHT in bought.column_names and not version.manifest.get("weighted"):
-            bought = bought.drop_columns(WEIGHT)  # judged as it was learned
-        listed = rows_of_users(listed, bought)
-        after, before = (
-            judge(table, bought, bias.summary.k).weighted_buyers(bias.summary.metric)[:, None]
-            for table in (_shown_by(version, listed, bought), listed)
-        )
-        (found,) = lift_intervals(after, before, _N_DRAWS, _SEED)
-        if np.isnan(found.lift):
-            raise DataError("there is no lift: the engine alone scores 0 on these days")
-        holes = find_holes(self._data.log, window, self._last)
-        return replace(
-            row, lift=found.lift, lift_low=found.low, lift_high=found.high, n_users=len(before),
-            lists=str(day), notes=tuple(f"{hole}: {HOLE}" for hole in holes),
-        )  # fmt: skip
-
-    def _choose_lists(self, version: Version, as_of: date) -> tuple[DatedLists, date]:
-        """Return all lists, and the day of those that a version re-ranked."""
-        lists = self._given or self._lists_of(version.manifest)
-        reranked = version.manifest.get("reranked")
-        days = [day for day in lists.days if day <= as_of and str(day) == (reranked or str(day))]
-        if not days:
-            wanted = reranked or f"{as_of} or earlier"
-            raise DataError(
-                f"{lists.folder} has no lists of {wanted}; keep lists as long as versions, or "
-                f"{_PASS_LISTS}"
-            )
-        return lists, days[-1] if reranked else lists.newest(as_of)
-
-    def _lists_of(self, manifest: Mapping[str, Any]) -> DatedLists:
-        """Return the lists in the folder that a version was made from."""
-        folder = manifest.get("lists_folder")
-        if folder is None:
-            raise StoreError(f"the version does not say where its lists are; {_PASS_LISTS}")
-        place = as_place(folder)
-        if not place.is_dir():
-            raise StoreError(f"its lists were in {folder}, which is not there; {_PASS_LISTS}")
-        if folder not in self._found:
-            self._found[folder] = find_lists(place, self._data.log.tz, self._columns)
-        return self._found[folder]
+def _judge_version(
+    version: Version, data: ShopData, test_days: int, given: DatedLists | None, find: _Find
+) -> RealisedLift:
+    """Return a version's forecast and the lift that came, or why it is not known."""
+    bounds = ("forecast", "forecast_low", "forecast_high")
+    told: dict[str, Any] = {name: version.forecast.get(name) for name in bounds}
+    row = RealisedLift(version.number, version.as_of, **told)
+    try:
+        first, (begin, last) = read_day("as_of", version.as_of), log_days(data.log)
+        window, over_on = Window.of(first, test_days, data.log.tz), first + timedelta(test_days)
+        row = replace(row, over_on=str(over_on))
+        if first < begin:
+            raise DataError(f"the events begin on {begin}, after the version's first day")
+        # The day it is now is never complete.
+        if over_on - timedelta(1) <= last and as_datetime(window.stop) <= datetime.now(UTC):
+            lists = given or _lists_of(version, find)
+            day = _choose_day(version, first, lists)
+            return replace(row, **_judge_days(version, window, lists, day, data))
+    except TrimtabError as error:
+        return replace(row, reason=str(error))
+    return row
 
 
-def _merge_pairs(lists: pa.Table, rule: str) -> pa.Table:
-    """Return lists with repeated (user, item) pairs merged as the version merged them."""
-    if rule == "error":  # there are none
-        return lists
-    merged = lists.group_by([USER, ITEM], use_threads=False).aggregate([(SCORE, rule)])
-    return merged.rename_columns([USER, ITEM, SCORE])
-
-
-def _shown_by(version: Version, listed: pa.Table, bought: pa.Table) -> pa.Table:
-    """Return what a version showed: its finished lists, or lists ranked by its biases."""
+def _judge_days(
+    version: Version, window: Window, lists: DatedLists, day: date, data: ShopData
+) -> dict[str, Any]:
+    bias, known = version.bias(), version.manifest
+    (listed,), matched = read_lists(lists, [day], data, text_columns(bias))
+    bought = rows_of_users(window.events(matched.log), listed)
+    if bought.num_rows == 0:
+        raise DataError(f"no user of the lists of {day} bought anything on these days")
+    if WEIGHT in bought.column_names and not known.get("weighted"):
+        bought = bought.drop_columns(WEIGHT)  # judged as it was learned
+    listed, rule = rows_of_users(listed, bought), known.get("duplicates", "error")
+    k, metric = bias.summary.k, bias.summary.metric
     finished = version.lists()
     finished = version.top() if finished is None else finished
-    if finished is not None:
-        return rows_of_users(finished, bought)
-    bias = version.bias()
     with warnings.catch_warnings(action="ignore", category=TrimtabWarning):  # given before
-        return bias.apply(listed, bias.summary.k)
+        alone = rank_as_engine(bias, listed, k, duplicates=rule)
+        shown = bias.apply(listed, k, duplicates=rule) if finished is None else finished
+    after, before = (
+        judge(table, bought, k).weighted_buyers(metric)[:, None]
+        for table in (rows_of_users(shown, bought), alone)
+    )
+    (found,) = lift_intervals(after, before, _N_DRAWS, _SEED)
+    if np.isnan(found.lift):
+        raise DataError("there is no lift: the engine alone scores 0 on these days")
+    holes = find_holes(data.log, window, log_days(data.log)[1])
+    return {
+        "lift": found.lift, "lift_low": found.low, "lift_high": found.high, "n_users": len(before),
+        "lists": str(day), "notes": tuple(f"{hole}: {HOLE}" for hole in holes),
+    }  # fmt: skip
+
+
+def _choose_day(version: Version, as_of: date, lists: DatedLists) -> date:
+    """Return the day of the lists that a version re-ranked, or of the newest."""
+    reranked = version.manifest.get("reranked")
+    days = [day for day in lists.days if day <= as_of and str(day) == (reranked or str(day))]
+    if not days:
+        wanted = reranked or f"{as_of} or earlier"
+        raise DataError(
+            f"{lists.folder} has no lists of {wanted}; keep lists as long as versions, or "
+            f"{_PASS_LISTS}"
+        )
+    return days[-1] if reranked else lists.newest(as_of)
+
+
+def _lists_of(version: Version, find: _Find) -> DatedLists:
+    """Return the lists in the folder that a version was made from."""
+    folder = version.manifest.get("lists_folder")
+    if folder is None:
+        raise StoreError(f"the version does not say where its lists are; {_PASS_LISTS}")
+    if not as_place(folder).is_dir():
+        raise StoreError(f"its lists were in {folder}, which is not there; {_PASS_LISTS}")
+    return find(folder)

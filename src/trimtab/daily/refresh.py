@@ -16,14 +16,13 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from trimtab.checks import DUPLICATES, require_choice, require_number, require_whole
-from trimtab.daily.concentration import Concentration, Shown
 from trimtab.daily.method_choice import (
     AUTO,
     BIAS,
@@ -33,13 +32,14 @@ from trimtab.daily.method_choice import (
     learn_best,
 )
 from trimtab.daily.publish_checks import (
+    Concentration,
+    Shown,
     require_complete,
     require_known_items,
-    require_newer_day,
     require_no_concerns,
 )
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import read_limits, read_tonight
+from trimtab.daily.tonight import Finished, finish_lists, read_limits
 from trimtab.errors import (
     DataError,
     GuardWarning,
@@ -47,13 +47,13 @@ from trimtab.errors import (
     SettingError,
     SimilarListsWarning,
     TrimtabWarning,
+    warn,
 )
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.models import ItemBias, LeftOut, Model, Reranker
+from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
-from trimtab.replay.dated_lists import DatedLists, find_lists
-from trimtab.replay.large_lists import some_lists, without_rows
+from trimtab.replay.dated_lists import DatedLists, find_lists, some_lists, without_rows
 from trimtab.replay.plan import WINDOWS
 from trimtab.replay.shop import ShopData, read_shop_data
 from trimtab.replay.training import LeakedListsError, Training, read_training
@@ -112,7 +112,6 @@ class Refresh:
         windows: most windows to learn from: the newest and those right before it, as long as the
             log reaches back and there are lists made before them. Earlier windows with a hole in
             the log are left out.
-        learn_on: date of the lists to learn from; by default the newest before the window.
         finish_lists: publish the newest lists too, as the model ranks them. With the methods
             "reranker" and "auto" they always are.
         keep: days to keep versions of; of a day that is published again, the last version is kept,
@@ -126,8 +125,6 @@ class Refresh:
             "unknown-items" newest lists of which most entries are items without any data; with
             "id-type" item ids of another type than those of the version served now; with
             "leaked-lists" training lists that seem to have seen their window.
-        warm: start from the biases served now. The ascent then ends a little sooner, and biases
-            change less from day to day; the default learner finds the same optimum from any start.
         method: method to learn with: bias, reranker or auto (the better one, and no change on a
             whim). A reranker has the learner's k, metric, scale and seed; its item part is
             published as the biases. "auto" takes the method with the best forecast on held-out
@@ -154,12 +151,10 @@ class Refresh:
     learner: BiasLearner = field(default_factory=BiasLearner)
     recent_days: int = 3
     windows: int = WINDOWS
-    learn_on: Any = None
     finish_lists: bool = False
     keep: int = 14
     duplicates: str = "error"
     accept: Collection[str] = ()
-    warm: bool = True
     method: str = BIAS
     strength: float = 1.0
     widen: str | None = None
@@ -229,12 +224,16 @@ class Refresh:
         with open_writer(store) as writer, _collect_warnings() as caught:
             data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
-            require_newer_day(store, writer.current, data, OLDER in self.accept)
             served = ServedNow.read(store, writer.current)
+            if OLDER not in self.accept:
+                served.require_older_than(data)
+            if served.tz not in (None, zone := data.log.tz):
+                warn(f"tz={zone}: version {served.number} was made with tz={served.tz}; check tz=")
             with writer.temporary_folder() as room:
-                made = self._make_version(lists, data, served, caught, room)
-                number = writer.publish(made.write, made.manifest, self.keep)
-        return Refreshed(store.version(number), made.model, tuple(made.manifest["warnings"]))
+                model, tables, manifest = self._make_version(lists, data, served, caught, room)
+                write = partial(_write_version, model, tables)
+                number = writer.publish(write, manifest, self.keep)
+        return Refreshed(store.version(number), model, tuple(manifest["warnings"]))
 
     @property
     def _finishes_lists(self) -> bool:
@@ -243,59 +242,64 @@ class Refresh:
     def _make_version(
         self, lists: DatedLists, data: ShopData, served: ServedNow,
         caught: list[warnings.WarningMessage], room: Path,
-    ) -> NewVersion:  # fmt: skip
-        """Return everything that a version holds, before anything is published."""
+    ) -> tuple[Model, dict[str, Any], dict[str, Any]]:  # fmt: skip
+        """Return the model, the tables by the names of their files, and the manifest."""
         if self._finishes_lists:
             lists.seen_until(lists.newest(data.as_of))  # raises at once if they cannot be read
         training, data = self._read_training(lists, data, served, room)
-        start = served.start_for(self.learner) if self.warm else None
-        if not served.has_type_of(without_rows(training.newest), ID_TYPE in self.accept):
-            start = None
+        if ID_TYPE not in self.accept:
+            served.require_type_of(without_rows(training.newest))
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
-        limits = read_limits(self.exclude, self.allowed, ColumnMap.of(self.columns))
+        files = {"exclude": self.exclude, "allowed": self.allowed}
+        limits = read_limits(files, ColumnMap.of(self.columns))
         began = time.perf_counter()
-        learned = self._learn(training, start, served, room)
+        learned = self._learn(training, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
             require_no_concerns(concerns, learned.model.changes_lists, served.number)
-        model = learned.model.with_strength(self.strength)
-        bought = Concentration.of(training.recent)
-        finished = None
+        model: Any = learned.model.with_strength(self.strength)
+        bought, finished = Concentration.of(training.recent), None
         if self._finishes_lists:
-            tonight = read_tonight(lists, data, model, limits, self.duplicates, room)
             trained = None if DIFFERENT_LISTS in self.accept else training.newest
-            finished = tonight.rank(model, self.learner.k, trained, bought)
-            day, shown = tonight.day, finished.shown
+            finished = finish_lists(
+                lists, data, model, self.learner.k, trained=trained, bought=bought, limits=limits,
+                duplicates=self.duplicates, room=room,
+            )  # fmt: skip
+            day, shown = finished.day, finished.shown
         else:  # what biases lead to on the lists that they were learned from
-            day = training.days[0]
-            listed, _ = some_lists(training.newest)
+            day, (listed, _) = training.days[0], some_lists(training.newest)
             options: dict[str, Any] = {"duplicates": self.duplicates}
             top = model.rank(listed, self.learner.k, **options).top
             shown = Shown.measure(model, listed, top, self.learner.k, bought, **options)
         shown.require_below(self.max_concentration, day)
         notes = [str(note.message) for note in caught if issubclass(note.category, TrimtabWarning)]
-        reranked = None if finished is None else day
         manifest = {
-            **self._describe(learned, model, data, training, reranked, seconds, notes),
+            **self._describe(learned, model, data, training, finished),
+            "seconds": seconds,
+            "warnings": notes,
+            "accepted": sorted(set(self.accept)),
+            **({"weighted": True} if WEIGHT in training.recent.column_names else {}),
             "concentration": shown.describe(),
-            "started_from": None if start is None else served.number,
         }
         if finished is not None and model.needs_events:
-            manifest["reranker"] = self._describe_reranker(model, finished.left_out)
+            manifest["reranker"] = {
+                "settings": dict(model.settings),
+                "summary": asdict(model.summary),
+                "events_left_out": finished.left_out._asdict(),
+                **{name: None if own is None else str(own) for name, own in files.items()},
+            }
         tables = {NAMES: data.names()}
         if finished is not None:
             tables[TOP if self.method == BIAS else LISTS] = finished.top
-        return NewVersion(model, tables, manifest)
+        return model, tables, manifest
 
-    def _learn(
-        self, training: Training, start: ItemBias | None, served: ServedNow, room: Path
-    ) -> LearnedTonight:
+    def _learn(self, training: Training, served: ServedNow, room: Path) -> LearnedTonight:
         """Return what the method that was asked for learns."""
         learner = self.learner if self.method == BIAS else self._rerank_learner()
         try:
-            model = training.fit(learner, self.duplicates, room, start)
+            model = training.fit(learner, self.duplicates, room)
         except DataError as error:  # its message says recs and recent
             days = ", ".join(map(str, training.days))
             raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
@@ -310,12 +314,9 @@ class Refresh:
         windows = recent_windows(data.log, data.as_of, self.recent_days, self.windows)
         if INCOMPLETE not in self.accept:
             require_complete(data.log, windows[0], data.as_of)
-        learn_on = None if self.learn_on is None else read_day("learn_on", self.learn_on)
         text, accepts = served.text_in_csv(lists, data), LEAKED in self.accept
         try:
-            return read_training(
-                lists, data, windows, learn_on=learn_on, text=text, accept_leaked=accepts, room=room
-            )
+            return read_training(lists, data, windows, text=text, accept_leaked=accepts, room=room)
         except LeakedListsError as error:
             raise RefusedError(
                 f"{error}: not published; learn from lists made before it, or pass "
@@ -324,13 +325,12 @@ class Refresh:
 
     def _describe(
         self, learned: LearnedTonight, model: Model, data: ShopData, training: Training,
-        reranked: date | None, seconds: float, notes: list[str],
+        finished: Finished | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return what the manifest says of settings and of what was learned."""
         bias = model.item_bias
         place = as_place(self.lists)
         folder = place.text if isinstance(place, Address) else str(place.absolute())
-        weighted = {"weighted": True} if WEIGHT in training.recent.column_names else {}
         return {
             "as_of": str(data.as_of),
             "tz": data.log.tz,
@@ -341,47 +341,26 @@ class Refresh:
             "lists": [str(day) for day in training.days],
             "lists_folder": without_password(folder),
             "duplicates": self.duplicates,
-            "reranked": None if reranked is None else str(reranked),
+            "reranked": None if finished is None else str(finished.day),
             "events": without_password(str(self.events)),
             "method": learned.describe(self.method),
             "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": bias.summary.as_json(),
             "n_biases": int(np.count_nonzero(bias.bias)),
-            "seconds": seconds,
-            "warnings": notes,
-            "accepted": sorted(set(self.accept)),
-            **weighted,
         }  # fmt: skip
 
-    def _describe_reranker(self, model: Any, left_out: LeftOut) -> dict[str, Any]:
-        """Return what the manifest says of a reranker."""
-        limits = {"exclude": self.exclude, "allowed": self.allowed}
-        return {
-            "settings": dict(model.settings),
-            "summary": asdict(model.summary),
-            "events_left_out": left_out._asdict(),
-            **{name: None if path is None else str(path) for name, path in limits.items()},
-        }
 
-
-class NewVersion(NamedTuple):
-    """A version that is ready to be published."""
-
-    model: Model
-    tables: Mapping[str, Any]  # by the names of their files; a path is one already written
-    manifest: dict[str, Any]
-
-    def write(self, folder: Path) -> None:
-        """Write the files of the version."""
-        self.model.item_bias.save(folder / "bias")
-        if self.model.needs_events:
-            self.model.save(folder / RERANKER_FOLDER)
-        for name, table in self.tables.items():
-            if isinstance(table, Path):  # on the same disk
-                table.rename(folder / name)
-            elif table is not None:
-                write_table(table, folder / name)
+def _write_version(model: Model, tables: Mapping[str, Any], folder: Path) -> None:
+    """Write the files of a version; a table that is a path is a file already."""
+    model.item_bias.save(folder / "bias")
+    if model.needs_events:
+        model.save(folder / RERANKER_FOLDER)
+    for name, table in tables.items():
+        if isinstance(table, Path):  # on the same disk
+            table.rename(folder / name)
+        elif table is not None:
+            write_table(table, folder / name)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from trimtab.arrays import Codes, Flags, Floats
 from trimtab.errors import DataError, RefusedError, StoreError, warn
-from trimtab.learn import BiasLearner
 from trimtab.models import ItemBias
 from trimtab.models.model import text_columns
 from trimtab.replay.dated_lists import DatedLists
@@ -21,11 +20,12 @@ from trimtab.tables.vocabulary import Vocabulary, id_column
 
 
 class ServedNow(NamedTuple):
-    """The version served now."""
+    """The version served now; nothing is known of it but its number if it is damaged."""
 
     number: int | None  # None if nothing was published yet
-    bias: ItemBias | None = None  # None if it cannot be read
-    error: StoreError | None = None  # why it cannot be read
+    bias: ItemBias | None = None
+    as_of: str = ""  # the day it is for
+    tz: str | None = None  # None if it was published by hand
     method: str | None = None  # that learned it; None if it does not say
 
     @staticmethod
@@ -33,22 +33,23 @@ class ServedNow(NamedTuple):
         """Read the biases of a version; a damaged one is no error."""
         if number is None:
             return ServedNow(None)
+        found = ServedNow(number)
         try:
             version = store.version(number)
-            method = version.manifest.get("method", {}).get("used")
-            return ServedNow(number, version.bias(), method=method)
+            told = version.manifest
+            found = found._replace(as_of=version.as_of, tz=told.get("tz"))
+            return found._replace(bias=version.bias(), method=told.get("method", {}).get("used"))
         except StoreError as error:
-            return ServedNow(number, error=error)
+            warn(f"version {number}, the current one, is damaged: {error}")
+        return found
 
-    def start_for(self, learner: BiasLearner) -> ItemBias | None:
-        """Return the biases to start from; None if they are of another scale or cannot be read."""
-        if learner.is_hierarchy:  # it finds the same optimum from any start
-            return None
-        if self.error is not None:
-            warn(f"cannot warm-start from version {self.number}; starting from zero: {self.error}")
-        if self.bias is None or self.bias.scale != learner.ascent_scale:
-            return None
-        return self.bias
+    def require_older_than(self, data: ShopData) -> None:
+        """Refuse to replace the biases of a newer day."""
+        if str(data.as_of) < self.as_of:
+            raise RefusedError(
+                f"as_of={data.as_of}: version {self.number}, the current one, is for a later day, "
+                f"{self.as_of}: not published; pass accept=['older'] to publish anyway"
+            )
 
     def text_in_csv(self, lists: DatedLists, data: ShopData) -> tuple[str, ...]:
         """Return the columns that are read as text because the served ids are text.
@@ -58,19 +59,18 @@ class ServedNow(NamedTuple):
         are_csv = [data.from_csv[0], *map(lists.is_csv, lists.days)]
         return text_columns(self.bias) if all(are_csv) else ()
 
-    def has_type_of(self, recs: pa.Table, accept_others: bool) -> bool:
-        """Return whether item ids are of the type served; refuse others unless accepted."""
+    def require_type_of(self, recs: pa.Table) -> None:
+        """Refuse lists whose item ids are of another type than those served."""
         if self.bias is None:
-            return True
+            return
         served = "integers" if isinstance(self.bias.item_ids, np.ndarray) else "strings"
         found = id_column("lists", ITEM, recs[ITEM].slice(0, 1)).kind
-        if found != served and not accept_others:
+        if found != served:
             raise RefusedError(
                 f"{ITEM} holds {found}, but {served} in version {self.number}, the current one: a "
                 f"service would refuse all requests with {served}: not published; restore the "
                 f"type of the ids, or pass accept=['id-type']"
             )
-        return found == served
 
 
 def diff(before: Version, after: Version) -> pa.Table:

@@ -7,11 +7,15 @@ are judged by the day's purchases.
 
 from __future__ import annotations
 
+import json
+import shutil
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +25,39 @@ import pyarrow as pa
 from trimtab.checks import require_whole
 from trimtab.daily.method_choice import BIAS
 from trimtab.daily.refresh import Refresh
-from trimtab.daily.simulated_month import (
-    BIASES_ALONE,
-    LISTS,
-    STORE,
-    Month,
-    prepare_folder,
-    schema_of,
-)
 from trimtab.engines import Engine
-from trimtab.errors import DataError, RefusedError, SettingError, TrimtabWarning
+from trimtab.errors import DataError, RefusedError, SettingError, StoreError, TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.models import Model
 from trimtab.replay.outcome import DatedFolder, judge, rank_as_of
 from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
 from trimtab.replay.results import INCOMPLETE, Done, Pace
-from trimtab.replay.windows import Window, event_times, recent_windows
+from trimtab.replay.windows import Window, log_days, recent_windows
 from trimtab.tables.columns import TRAINED_UNTIL, WEIGHT
-from trimtab.tables.files import read_table, write_table
+from trimtab.tables.files import read_table, write_atomically, write_table
+from trimtab.tables.folders import parse_json
 from trimtab.tables.log import Log
-from trimtab.tables.times import local_day
 
 Step = Callable[[str], None]
+DAYS, ABOUT, PAGE = "days.parquet", "month.json", "month.html"
+LISTS, STORE = "lists", "store"
+FORMAT, UNFINISHED = "trimtab-month", "trimtab-month, unfinished"
+SCHEMA = pa.schema(
+    [
+        ("day", pa.string()),
+        # The metric on the day for the re-ranked lists and for the engine's own lists; null if
+        # nobody bought anything.
+        ("value", pa.float64()), ("baseline", pa.float64()), ("n_users", pa.int64()),
+        ("n_biases", pa.int64()),
+        # Seconds of learning, and the lift that the learner expected; null if it was refused.
+        ("seconds", pa.float64()), ("forecast", pa.float64()),
+        # Why the job published nothing and the earlier version stayed; null if it published.
+        ("refused", pa.string()),
+    ]
+)  # fmt: skip
+BIASES_ALONE = "biases_alone"  # with a reranker: the metric for the lists re-ranked by its biases
+WITH_RERANKER = SCHEMA.append(pa.field(BIASES_ALONE, pa.float64()))
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +125,7 @@ class Simulation:
         return mornings
 
     def _last_days(self, recent_days: int) -> list[date]:
-        times = event_times(self.log)
-        first, last = (local_day(times[place], self.log.tz) for place in (0, -1))
+        first, last = log_days(self.log)
         if (last - first).days <= self.days + recent_days:
             raise DataError(
                 f"days={self.days}: too many for a log of {(last - first).days + 1} days, {first} "
@@ -138,12 +152,12 @@ class Simulation:
             DataError: the log is too short, or a window has no purchases.
             StoreError: the folder holds something else.
         """
-        mornings = self.mornings()
+        mornings, job = self.mornings(), self.job(folder)
         prepare_folder(folder)
         if self.supplied is None:
             write_table(self.log.events, folder / "events.parquet")
             write_table(self.log.items, folder / "items.parquet")
-        nights, job = self._nights(mornings), self.job(folder)
+        nights = self._nights(mornings)
         for day in nights[: -len(mornings)]:
             self._make_lists(day, nights[0], folder, step)
         rows: list[dict[str, Any]] = []
@@ -158,11 +172,11 @@ class Simulation:
                 rows.append(row)
                 done(pace.finish(str(day), time.monotonic() - began))
         finally:  # also of an interrupted run
-            days = pa.Table.from_pylist(rows, schema_of(job.method != BIAS))
+            schema = SCHEMA if job.method == BIAS else WITH_RERANKER
             about = self._about(job, mornings[: len(rows)] or mornings)
             if len(rows) < len(mornings):
                 about[INCOMPLETE] = {"done": len(rows), "total": len(mornings)}
-            month = Month(about, days)
+            month = Month(about, pa.Table.from_pylist(rows, schema))
             if rows:
                 month.save(folder)
         return month
@@ -185,68 +199,60 @@ class Simulation:
     def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> pa.Table:
         """Put the lists for a day into the job's folder if they are not made yet; return them."""
         step(f"{day}, lists")
-        if self.supplied is not None:
+        if self.engine is None:
             return self.lists_on(day, folder)
         path = folder / LISTS / f"{day}.parquet"
         age = (day - first).days % self.retrain_every
         if age:
             lists = read_table(path.with_name(f"{day - timedelta(age)}.parquet"))
         else:
-            lists = self._train(day)
+            window = Window.of(day, 1, self.log.tz)
+            known = window.history(self.log)
+            lists = make_lists(self.engine, known, window.start, None, self.n_listed)
+            until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
+            lists = lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
         write_table(lists, path)
         return lists
-
-    def _train(self, day: date) -> pa.Table:
-        """Return the lists of the engine, trained on the events before a day."""
-        assert self.engine is not None
-        window = Window.of(day, 1, self.log.tz)
-        known = window.history(self.log)
-        lists = make_lists(self.engine, known, window.start, None, self.n_listed)
-        until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
-        return lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
 
     def _run_morning(
         self, day: date, listed: pa.Table, job: Refresh, served: Model | None
     ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
-        baseline, n_users = self._judge(listed, day)
+        window, k = Window.of(day, 1, self.log.tz), self.learner.k
+        known, bought = window.history(self.log), window.events(self.log)
+
+        def rank(model: Model | None) -> pa.Table:
+            if model is None:
+                return listed
+            with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
+                return rank_as_of(model, listed, k, known, window.start).top
+
+        def value(lists: pa.Table) -> tuple[float | None, int]:
+            """Return the metric by the day's purchases, and the number of buyers; None if 0."""
+            weighted = WEIGHT in bought.column_names
+            if bought.num_rows == 0 or (weighted and not any(bought[WEIGHT].to_pylist())):
+                return None, 0
+            means = judge(lists, bought, k).means()
+            return means[self.learner.metric], int(means["n_users"])
+
+        baseline, n_users = value(listed)
         row: dict[str, Any] = {"day": str(day), "baseline": baseline, "n_users": n_users}
         top = None
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TrimtabWarning)  # the manifest keeps them
-                done = job.run(day)
+            with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
+                done = job.run(day)  # the manifest keeps its warnings
         except RefusedError as error:
             row["refused"] = str(error)
         else:
             served, version = done.model, done.version
             top = version.top() if job.method == BIAS else version.lists()
             row["seconds"], row["forecast"] = version.manifest["seconds"], served.forecast.forecast
-        if top is None:
-            top = self._rank(served, listed, day)
-        row["value"], _ = self._judge(top, day)
+        row["value"], _ = value(rank(served) if top is None else top)
         biases = None if served is None else served.item_bias
         if job.method != BIAS:
-            row[BIASES_ALONE], _ = self._judge(self._rank(biases, listed, day), day)
+            row[BIASES_ALONE], _ = value(rank(biases))
         row["n_biases"] = 0 if biases is None else int(np.count_nonzero(biases.bias))
         return row, served
-
-    def _rank(self, model: Model | None, listed: pa.Table, day: date) -> pa.Table:
-        """Return lists as a model ranks them on a day."""
-        if model is None:
-            return listed
-        window, k = Window.of(day, 1, self.log.tz), self.learner.k
-        with warnings.catch_warnings(action="ignore", category=TrimtabWarning):
-            return rank_as_of(model, listed, k, window.history(self.log), window.start).top
-
-    def _judge(self, lists: pa.Table, day: date) -> tuple[float | None, int]:
-        """Return the metric by the day's purchases, and the number of buyers; None if 0."""
-        truth = Window.of(day, 1, self.log.tz).events(self.log)
-        weights = truth[WEIGHT].unique().to_pylist() if WEIGHT in truth.column_names else None
-        if truth.num_rows == 0 or weights == [0]:
-            return None, 0
-        means = judge(lists, truth, self.learner.k).means()
-        return means[self.learner.metric], int(means["n_users"])
 
     def _about(self, job: Refresh, mornings: list[date]) -> dict[str, Any]:
         """Return the settings that the page shows."""
@@ -255,8 +261,7 @@ class Simulation:
         about: dict[str, Any] = {"version": __version__, "log": self.log.name, "tz": self.log.tz}
         if self.supplied is not None:
             about["lists"] = self.supplied.describe()
-        else:
-            assert self.engine is not None
+        if self.engine is not None:
             about["engine"] = describe_engine(self.engine)["kind"]
             about |= {"n_listed": self.n_listed, "retrain_every": self.retrain_every}
         return {
@@ -264,3 +269,101 @@ class Simulation:
             "k": self.learner.k, "metric": self.learner.metric, "recent_days": job.recent_days,
             **({} if job.method == BIAS else {"reranker": True}),
         }  # fmt: skip
+
+
+# The month --------------------------------------------------------------------------------------
+
+
+def lift_of(row: Row) -> float | None:
+    """Return a day's lift over the engine alone; None without buyers or a baseline of 0."""
+    value, baseline = row["value"], row["baseline"]
+    return value / baseline - 1 if value is not None and baseline else None
+
+
+@dataclass(frozen=True)
+class Month:
+    """The result of a simulation: one row per day (`SCHEMA`), and the settings it ran with.
+
+    With a reranker, `value` is that of the finished lists, and there is a column more.
+    """
+
+    about: Mapping[str, Any]
+    days: pa.Table = field(repr=False)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """All days, in order."""
+        rows: list[Row] = self.days.to_pylist()
+        return rows
+
+    def lift(self, of: str = "value") -> float:
+        """Return the lift over all days; each buyer counts once per day. NaN if undefined.
+
+        Args:
+            of: column of the metric.
+        """
+        rows = [row for row in self.rows if row[of] is not None]
+        value = sum(row[of] * row["n_users"] for row in rows)
+        baseline = sum(row["baseline"] * row["n_users"] for row in rows)
+        return value / baseline - 1 if baseline else float("nan")
+
+    def days_above(self) -> tuple[int, int]:
+        """Return the number of days above the engine alone, and the number of days judged."""
+        rows = [row for row in self.rows if row["value"] is not None]
+        return sum(row["value"] > row["baseline"] for row in rows), len(rows)
+
+    def n_refused(self) -> int:
+        """Return the number of mornings on which the job was refused."""
+        return sum(row["refused"] is not None for row in self.rows)
+
+    def median_seconds(self) -> float | None:
+        """Return the median seconds to learn; the first day, which may compile, is left out."""
+        known = [row["seconds"] for row in self.rows[1:] if row["seconds"] is not None]
+        return float(statistics.median(known)) if known else None
+
+    def save(self, folder: Path) -> None:
+        """Write the table first and the settings last."""
+        write_table(self.days, folder / DAYS)
+        _write_about(folder, {"format": FORMAT, **self.about})
+
+    @staticmethod
+    def load(folder: Path) -> Month:
+        """Return the month that `save` wrote."""
+        try:
+            about = parse_json((folder / ABOUT).read_bytes())
+            if about.pop("format") != FORMAT:
+                raise ValueError("unfinished, or another format")
+            days = read_table(folder / DAYS)
+            schema = WITH_RERANKER if BIASES_ALONE in days.column_names else SCHEMA
+            return Month(about, days.cast(schema))
+        except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException) as error:
+            raise StoreError(
+                f"{folder}: no finished simulation here ({error}); run trimtab simulate"
+            ) from error
+
+
+def require_free(folder: Path) -> None:
+    """Refuse a folder that holds anything but a simulation, finished or not."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    try:
+        kind = parse_json((folder / ABOUT).read_bytes())["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = None
+    if kind not in (FORMAT, UNFINISHED):
+        raise StoreError(f"{folder} has files that are not from a simulation; choose a new folder")
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make a folder ready for a simulation and remove what an earlier one left."""
+    require_free(folder)
+    _write_about(folder, {"format": UNFINISHED})
+    for name in (LISTS, STORE):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (DAYS, PAGE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    with write_atomically(folder / ABOUT) as file:
+        file.write(json.dumps(about, indent=1).encode())

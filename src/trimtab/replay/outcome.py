@@ -23,8 +23,7 @@ from trimtab.learn.personal_units import repeats_own
 from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
 from trimtab.models import Model, Ranked
 from trimtab.models.list_ranking import warn_of
-from trimtab.replay.dated_lists import DatedLists, find_lists
-from trimtab.replay.large_lists import read_lists
+from trimtab.replay.dated_lists import DatedLists, find_lists, read_lists
 from trimtab.replay.python_engines import OwnEngine, make_lists
 from trimtab.replay.shop import END, ShopData, read_shop_data
 from trimtab.replay.training import LeakedListsError, Training, find_leaks, read_training
@@ -253,10 +252,12 @@ class Case:
     @functools.cached_property
     def training(self) -> Training:
         """The windows to learn from, each with lists made before it."""
-        windows, recs = [self.split.window], [self.before]
+        windows = [self.split.window]
+        recs = [self.before_window(self.split.window)]
         for window in self.earlier:
+            bought = window.events(self.log)
             try:
-                lists = self.before_earlier(window)
+                lists = rows_of_users(self.before_window(window, bought[USER]), bought)
             except DataError:  # the log does not reach back far enough for this engine
                 break
             if len(lists):
@@ -268,14 +269,14 @@ class Case:
         """Return lists that an engine makes right before a window, of all users if None."""
         return make_lists(engine, window.history(self.log), window.start, users, self.n_listed)
 
-    @functools.cached_property
+    def before_window(self, window: Window, users: Any | None = None) -> Any:
+        """Return lists made right before a window that is learned from."""
+        return self.made_before(window, self.engine, users)
+
+    @property
     def before(self) -> Any:
         """Lists made before the recent window, to learn on."""
-        return self.made_before(self.split.window, self.engine)
-
-    def before_earlier(self, window: Window) -> Any:
-        """Return lists made before an earlier window, for its buyers."""
-        return self.made_before(window, self.engine, window.events(self.log)[USER])
+        return self.training.newest
 
     @functools.cached_property
     def lists(self) -> Any:
@@ -313,11 +314,6 @@ class DatedCase(Case):
         """The windows to learn from, each with lists made before it."""
         data = self.engine.data.before(self.split.as_of)
         return read_training(self.engine.lists, data, [self.split.window, *self.earlier])[0]
-
-    @functools.cached_property
-    def before(self) -> Any:
-        """Lists made before the recent window, to learn on."""
-        return self.training.newest
 
     @functools.cached_property
     def lists(self) -> Any:

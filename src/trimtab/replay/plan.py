@@ -23,6 +23,7 @@ from trimtab.replay.rivals import (
     LISTS_METHODS,
     TRAINING_KINDS,
     Method,
+    require_settings,
     standard_methods,
 )
 from trimtab.replay.windows import rolling_dates
@@ -242,12 +243,7 @@ def make_engines(
             engines[name] = PythonEngine(kind, options)
             continue
         allowed = [f.name for f in fields(ENGINES[kind]) if f.init and f.name != "items"]
-        for option in options:
-            if option not in allowed:
-                raise SettingError(
-                    f"setting {option!r} of engine {name}: not a setting of {kind}; choose from "
-                    f"{', '.join(allowed)}"
-                )
+        require_settings(f"engine {name}", kind, options, allowed)
         own: dict[str, Any] = {"level": log.levels[-1]} if log.levels else {}
         own["items"] = log.items.select([ITEM, *log.levels])
         try:

@@ -10,13 +10,14 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Floats, Ints
+from trimtab.arrays import Floats
 from trimtab.checks import MOST_DAYS, require_choice, require_number
 from trimtab.engines.base import Engine
 from trimtab.errors import GuardWarning, SettingError
@@ -25,6 +26,7 @@ from trimtab.models import Model
 from trimtab.replay.outcome import Case
 from trimtab.replay.results import BASELINE
 from trimtab.replay.training import Learner
+from trimtab.replay.windows import rows_of_users
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, read_frame, with_column
 from trimtab.tables.times import DAY, microseconds
 from trimtab.tables.vocabulary import Vocabulary, id_column
@@ -66,9 +68,9 @@ def distrdiff(case: Case, factor: float = 1.0) -> Any:
     scores = _scores(lists)
     sums = np.bincount(users, scores)
     shares = scores / np.where(sums > 0, sums, 1.0)[users]
-    lately, usually = _count_items(lists, recent=case.split.recent, history=case.split.train)
-    difference = lately.listed / lately.total - usually.listed / usually.total
-    return _with_scores(lists, shares + factor * difference)
+    counted = _count_items(lists, recent=case.split.recent, history=case.split.train)
+    lately, usually = (listed / total for listed, total in counted)
+    return _with_scores(lists, shares + factor * (lately - usually))
 
 
 def ratio(case: Case, gamma: float = 0.2) -> Any:
@@ -79,19 +81,19 @@ def ratio(case: Case, gamma: float = 0.2) -> Any:
     Scores below 0 are divided by the factor, so a higher ratio always raises the item.
     """
     shown, recent = case.before, case.split.recent
-    listed, bought = _count_items(case.lists, shown=shown, recent=recent)
-    (sold,) = _count_items(shown.group_by(ITEM).aggregate([]), recent=recent)
-    average = float(sold.listed.sum()) / listed.total
+    (listed, total), (bought, _) = _count_items(case.lists, shown=shown, recent=recent)
+    ((sold, _),) = _count_items(shown.group_by(ITEM).aggregate([]), recent=recent)
+    average = float(sold.sum()) / total
     if average == 0:
         return case.lists
-    factors = (bought.listed + _PRIOR_LISTS * average) / (listed.listed + _PRIOR_LISTS)
+    factors = (bought + _PRIOR_LISTS * average) / (listed + _PRIOR_LISTS)
     return _multiplied(case.lists, factors**gamma)
 
 
 def recent(case: Case, gamma: float = 0.1) -> Any:
     """Return lists with scores multiplied (below 0: divided) by (1 + recent purchases) ** gamma."""
-    (bought,) = _count_items(case.lists, recent=case.split.recent)
-    return _multiplied(case.lists, (1.0 + bought.listed) ** gamma)
+    ((bought, _),) = _count_items(case.lists, recent=case.split.recent)
+    return _multiplied(case.lists, (1.0 + bought) ** gamma)
 
 
 def bestsellers(case: Case, days: float = 3) -> Any:
@@ -105,61 +107,29 @@ def bestsellers(case: Case, days: float = 3) -> Any:
     counted = pa.table({ITEM: counts.field("values"), "n": counts.field("counts")})
     order = [("n", "descending"), (ITEM, "ascending")]
     ranked = counted.sort_by(order) if len(counted) else counted
-    users = pc.unique(case.lists[USER])
-    rows = ranks = np.empty(0, np.int64)
+    users, items = pc.unique(case.lists[USER]), ranked[ITEM].to_pylist()
+    has: dict[Any, set[Any]] = {}
     if not case.lists_hold_own:
-        rows, ranks = _places_of(known, users, ranked[ITEM])
-    shown_to, shown = _fill_slots(rows, ranks, len(users), len(ranked), case.k)
-    picked = ranked.take(pa.array(shown))
-    scores = picked["n"].cast(pa.float64())
-    return pa.table({USER: users.take(pa.array(shown_to)), ITEM: picked[ITEM], SCORE: scores})
+        mine = rows_of_users(known, case.lists)
+        for user, item in zip(mine[USER].to_pylist(), mine[ITEM].to_pylist(), strict=True):
+            has.setdefault(user, set()).add(item)
+    every = list(enumerate(items))
+    picked = [
+        list(islice((place for place, item in every if item not in has.get(user, ())), case.k))
+        for user in users.to_pylist()
+    ]
+    shown = ranked.take(pa.array(chain.from_iterable(picked), pa.int64()))
+    shown_to = np.repeat(np.arange(len(users)), list(map(len, picked)))
+    scores = shown["n"].cast(pa.float64())
+    return pa.table({USER: users.take(pa.array(shown_to)), ITEM: shown[ITEM], SCORE: scores})
 
 
-def _places_of(known: pa.Table, users: pa.Array, items: Any) -> tuple[Ints, Ints]:
-    """Return the users who have some of the items, and the places of these, in order."""
-    rows, places = (
-        pc.index_in(known[name].cast(own.type), own) for name, own in ((USER, users), (ITEM, items))
-    )
-    both = pa.table({"row": rows, "place": places}).drop_null().group_by(["row", "place"])
-    found = both.aggregate([]).sort_by([("row", "ascending"), ("place", "ascending")])
-    return found["row"].to_numpy(), found["place"].to_numpy()
-
-
-def _fill_slots(rows: Ints, ranks: Ints, n_users: int, n_ranked: int, k: int) -> tuple[Ints, Ints]:
-    """Return user and rank of every slot: the first k ranks that a user does not have.
-
-    Args:
-        rows: user of each item that is left out.
-        ranks: its rank; ranks ascend for each user, and users ascend.
-        n_users: number of users.
-        n_ranked: number of ranks.
-        k: slots per user.
-    """
-    n_before = np.arange(len(rows)) - np.searchsorted(rows, rows)  # left out at better ranks
-    passed = ranks - n_before < k  # would be in the first k slots
-    rows, ranks = rows[passed], ranks[passed]
-    lengths = np.minimum(k + np.bincount(rows, minlength=n_users), n_ranked)
-    starts = np.cumsum(lengths) - lengths
-    users = np.repeat(np.arange(n_users), lengths)
-    every = np.arange(len(users)) - starts[users]
-    kept = np.ones(len(users), bool)
-    kept[starts[rows] + ranks] = False
-    return users[kept], every[kept]
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """How often a table has the item of each entry of lists; and its number of rows."""
-
-    listed: Floats
-    total: int
-
-
-def _count_items(lists: pa.Table, **tables: Any) -> list[_Counts]:
+def _count_items(lists: pa.Table, **tables: Any) -> list[tuple[Floats, int]]:
+    """Return how often each table has the item of each entry of lists, and its number of rows."""
     ids = [read_frame(own, name, ITEM).ids(ITEM) for name, own in {"recs": lists, **tables}.items()]
     every, (entries, *others) = Vocabulary.encode(*ids)
     counts = (np.bincount(codes, minlength=len(every)) for codes in others)
-    return [_Counts(own[entries].astype(np.float64), int(own.sum())) for own in counts]
+    return [(own[entries].astype(np.float64), int(own.sum())) for own in counts]
 
 
 def _scores(lists: pa.Table) -> Floats:
@@ -211,13 +181,7 @@ class Method:
 
     def __post_init__(self) -> None:
         require_choice(f"kind of method {self.name}", self.kind, KINDS)
-        allowed = _settings_of(self.kind)
-        for setting in self.settings:
-            if setting not in allowed:
-                raise SettingError(
-                    f"setting {setting!r} of method {self.name}: not a setting of {self.kind}; "
-                    f"choose from {', '.join(allowed) or 'none'}"
-                )
+        require_settings(f"method {self.name}", self.kind, self.settings, _settings_of(self.kind))
         if self.learns:
             self._learner(10, "ndcg")
             return
@@ -259,6 +223,18 @@ class Method:
 
     def _learner(self, k: int, metric: str) -> Learner:
         return LEARNERS[self.kind](k=k, metric=metric, **self.settings)
+
+
+def require_settings(
+    what: str, kind: str, settings: Mapping[str, Any], allowed: Sequence[str]
+) -> None:
+    """Refuse settings that a kind of engine or method does not have."""
+    for setting in settings:
+        if setting not in allowed:
+            raise SettingError(
+                f"setting {setting!r} of {what}: not a setting of {kind}; choose from "
+                f"{', '.join(allowed) or 'none'}"
+            )
 
 
 def _settings_of(kind: str) -> Sequence[str]:

@@ -30,15 +30,13 @@ from trimtab.errors import DataError, RefusedError, warn
 from trimtab.from_parts import fit_tables
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.metrics.evaluation import evaluate_units
-from trimtab.models import ItemBias
 from trimtab.parts.files import open_files
-from trimtab.replay.dated_lists import DatedLists
-from trimtab.replay.large_lists import DayLists, LargeLists, read_lists
+from trimtab.replay.dated_lists import DatedLists, DayLists, is_large, of_some, read_lists
 from trimtab.replay.shop import ShopData
 from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
 from trimtab.tables.columns import CATEGORY, ITEM, TIMESTAMP, USER, WINDOW
 from trimtab.tables.log import Log
-from trimtab.tables.rows import TableRows
+from trimtab.tables.rows import Rows, TableRows
 from trimtab.tables.times import microseconds
 
 Learner = BiasLearner | RerankLearner
@@ -61,11 +59,7 @@ class Training:
     def of(windows: Sequence[Window], recs: Sequence[DayLists], log: Log) -> Training:
         """Return windows of a log, newest first, with the lists made before each."""
         bought = [window.events(log) for window in windows]
-        kept = [
-            own if place == 0 or isinstance(own, LargeLists) else rows_of_users(own, bought[place])
-            for place, own in enumerate(recs)
-        ]
-        return Training(windows, kept, bought, windows[0].history(log), log.catalogue())
+        return Training(windows, recs, bought, windows[0].history(log), log.catalogue())
 
     @property
     def newest(self) -> DayLists:
@@ -101,41 +95,36 @@ class Training:
     def _labels(self) -> list[str]:
         return [str(window.first) for window in self.windows]
 
-    def fit(
-        self, learner: Learner, duplicates: str = "error", room: Path | None = None,
-        start: ItemBias | None = None,
-    ) -> Any:  # fmt: skip
+    def fit(self, learner: Learner, duplicates: str = "error", room: Path | None = None) -> Any:
         """Return the model that a learner learns.
 
         Args:
             learner: settings.
             duplicates: what to do with repeated rows.
             room: folder for temporary files, if lists are too large for memory.
-            start: biases to start from.
         """
         known: dict[str, Any] = {}
         if learner.biases.is_hierarchy:
             known = {"history": self.history, "items": self.catalogue}
-        if not any(isinstance(own, LargeLists) for own in self.recs):
-            known |= {} if start is None else {"start": start}
+        if not any(is_large(own) for own in self.recs):
             return learner.fit(self.listed, self.recent, duplicates=duplicates, **known)
         if self.catalogue is not None and known:
             known["items"] = self.catalogue.select([ITEM, CATEGORY])
         names = ["recs", *(f"recs {place}" for place in range(1, len(self.recs)))]
         tables = dict(zip(names, self.recs, strict=True)) | {"recent": self.recent} | known
         rows = {
-            name: own.rows if isinstance(own, LargeLists) else TableRows(own)
+            name: own if isinstance(own, Rows) else TableRows(own)
             for name, own in tables.items()
             if own is not None
         }
         labels = dict(zip(names, self._labels, strict=True)) if len(names) > 1 else {}
         divide = partial(open_files, folder=room)
-        return fit_tables(learner, rows, divide, duplicates, labels, start)
+        return fit_tables(learner, rows, divide, duplicates, labels)
 
 
 def read_training(
-    lists: DatedLists, data: ShopData, windows: Sequence[Window], *, learn_on: date | None = None,
-    text: Sequence[str] = (), accept_leaked: bool = False, room: Path | None = None,
+    lists: DatedLists, data: ShopData, windows: Sequence[Window], *, text: Sequence[str] = (),
+    accept_leaked: bool = False, room: Path | None = None,
 ) -> tuple[Training, ShopData]:  # fmt: skip
     """Return what is learned from dated lists, and the shop's data with ids of the lists' kinds.
 
@@ -146,7 +135,6 @@ def read_training(
         lists: all lists.
         data: the shop's data, up to the day.
         windows: that may be learned from, newest first.
-        learn_on: day of the lists of the newest window; None for the newest made before it.
         text: columns of ids that are text.
         accept_leaked: whether to learn also from lists that seem to have seen their window.
         room: folder for temporary files, if large lists may stay in their files.
@@ -154,14 +142,16 @@ def read_training(
     Raises:
         RefusedError: all lists have seen the newest window, or seem to have.
     """
-    chosen = _choose_lists(lists, data, windows, learn_on)
+    chosen = _choose_lists(lists, data, windows)
     recs, matched = read_lists(
         lists, [day for _, day in chosen], data, text, [window for window, _ in chosen], room
     )
     places = list(range(len(chosen)))
     if not accept_leaked and len(recs) > 1:
-        pairs = zip(recs, chosen, strict=True)
-        some = [_some_of(own, window, matched.log) for own, (window, _) in pairs]
+        some = [
+            of_some(own, pc.unique(window.events(matched.log)[USER]))
+            for own, (window, _) in zip(recs, chosen, strict=True)
+        ]
         places = leave_out_leaked(matched.log, chosen, some)
     kept, days = zip(*(chosen[place] for place in places), strict=True)
     training = Training.of(kept, [recs[place] for place in places], matched.log)
@@ -169,7 +159,7 @@ def read_training(
 
 
 def _choose_lists(
-    lists: DatedLists, data: ShopData, windows: Sequence[Window], learn_on: date | None
+    lists: DatedLists, data: ShopData, windows: Sequence[Window]
 ) -> list[tuple[Window, date]]:
     """Return each window that has lists, with the newest day whose lists were made before it.
 
@@ -177,11 +167,7 @@ def _choose_lists(
     """
     newest, *earlier = windows
     lists.require_any(data.as_of)
-    if learn_on is None:
-        chosen = [(newest, lists.require_before(newest.start, data.as_of))]
-    else:
-        lists.require_unseen(learn_on, newest.start)
-        chosen = [(newest, learn_on)]
+    chosen = [(newest, lists.require_before(newest.start, data.as_of))]
     for window in earlier:
         day = lists.newest_before(window.start, data.as_of)
         if day is None:
@@ -191,13 +177,6 @@ def _choose_lists(
         elif window.events(data.log).num_rows:
             chosen.append((window, day))
     return chosen
-
-
-def _some_of(lists: DayLists, window: Window, log: Log) -> pa.Table:
-    """Return the lists, or those of some of the window's buyers if they are large."""
-    if not isinstance(lists, LargeLists):
-        return lists
-    return lists.of_some(pc.unique(window.events(log)[USER]))
 
 
 # Leaked lists -----------------------------------------------------------------------------------

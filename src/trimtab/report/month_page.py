@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from trimtab.daily.simulated_month import BIASES_ALONE, Month, lift_of
+from trimtab.daily.simulate import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
 from trimtab.replay.outcome import rank_as_engine
 from trimtab.report import charts, decision, page
