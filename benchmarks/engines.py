@@ -114,7 +114,7 @@ def time_counts(bench: Bench) -> list[Result]:
 
     log = load_complete_journey()
     print(f"  {log}", flush=True)
-    events, end, engine = log.events, after_all(log.events), Markov(order=1)
+    events, end, engine = log.events, after_all(log.events), Markov()
     engine.fit(events.slice(0, 2_000), end)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -143,7 +143,7 @@ def time_recommend(bench: Bench) -> list[Result]:
     users, user_codes = codes_of(events["user_id"])
     items, item_codes = codes_of(events["item_id"])
     print(f"  {events.num_rows:,} events of {len(users):,} users and {len(items):,} items")
-    engine, end = Markov(order=1), after_all(events)
+    engine, end = Markov(), after_all(events)
     engine.fit(events.slice(0, 2_000), end).recommend(n=N_LISTED)
     bench.time("Markov fit, for information", lambda: engine.fit(events, end))
     bought = csr_matrix((np.ones(len(user_codes), np.float32), (user_codes, item_codes)))

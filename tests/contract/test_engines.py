@@ -27,12 +27,8 @@ ITEMS = pa.table(
 )
 ENGINES: dict[str, Callable[[], Engine]] = {
     "markov": lambda: Markov(min_support=1),
-    "markov, second order": lambda: Markov(order=2, min_support=1, pair_support=3),
     "markov, last weeks": lambda: Markov(min_support=1, window_days=21),
     "markov, decayed": lambda: Markov(min_support=1, decay_days=20),
-    "markov, second order, decayed": lambda: Markov(
-        order=2, min_support=1, pair_support=3, decay_days=20
-    ),
     "factorization": lambda: Factorization(n_factors=8),
     "factorization, decayed, last weeks": lambda: Factorization(
         n_factors=8, decay_days=60, window_days=21
@@ -180,8 +176,7 @@ def test_users_get_items_of_their_own_colour():
     }
     parity = pa.table({"item_id": np.arange(10), "category": ["even", "odd"] * 5})
     for engine in (
-        Markov(min_support=1), Markov(order=2, min_support=1, pair_support=2),
-        Factorization(n_factors=2), Category(items=parity), Repeat(),
+        Markov(min_support=1), Factorization(n_factors=2), Category(items=parity), Repeat(),
     ):  # fmt: skip
         recs = engine.fit(pa.table(events), start + timedelta(days=3)).recommend(n=3)
         users, items = recs["user_id"].to_numpy(), recs["item_id"].to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 from trimtab.engines import Markov, markov
 from trimtab.engines.base import Events
-from trimtab.engines.markov import count_followers, find_buyers, gather_last
+from trimtab.engines.markov import count_followers, gather_last
 from trimtab.errors import SettingError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,20 +48,6 @@ def brute_counts(log: pa.Table) -> tuple[dict, dict]:
     return {k: len(v) for k, v in after.items()}, {k: len(v) for k, v in bought.items()}
 
 
-def brute_pair_counts(log: pa.Table) -> tuple[Counter, Counter]:
-    """Users who bought both of a pair, and i strictly after a purchase of each; users with both."""
-    rows = rows_of(log)
-    after, both = Counter(), Counter()
-    for pair in itertools.combinations(sorted({item for _, item, _ in rows}), 2):
-        for user in {user for user, _, _ in rows}:
-            times = [[t for u, i, t in rows if (u, i) == (user, item)] for item in pair]
-            if all(times):
-                both[pair] += 1
-                since = max(min(own) for own in times)
-                after.update({(*pair, i) for u, i, t in rows if u == user and t > since})
-    return after, both
-
-
 def coded(log: pa.Table, n_users: int = 12, n_items: int = 7) -> Events:
     times = log["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     users = log["user_id"].to_numpy().astype(np.int32)
@@ -72,61 +58,35 @@ def coded(log: pa.Table, n_users: int = 12, n_items: int = 7) -> Events:
 def test_first_order_counts_equal_brute_force():
     for least, seed in itertools.product((1, 3), range(40)):
         log = random_log(seed)
-        after, bought = brute_counts(log)
-        purchases = gather_last(coded(log), None)
-        buyers = find_buyers(purchases)
-        found = count_followers(buyers, purchases, least)
+        after, _ = brute_counts(log)
+        found = count_followers(gather_last(coded(log), None), least)
         counts = {
             (j, int(found.columns[e])): int(found.values[e])
             for j in range(7)
             for e in range(found.indptr[j], found.indptr[j + 1])
         }
         assert counts == {pair: count for pair, count in after.items() if count >= least}
-        assert {j: int(n) for j, n in enumerate(np.diff(buyers.indptr)) if n} == bought
 
 
 def learned(log: pa.Table, **settings: object) -> dict:
-    """What each row of a fitted engine says: by state, the value of each item."""
+    """What each row of a fitted engine says: by item, the value of each follower."""
     engine = Markov(**settings).fit(log, AS_OF)
     model, ids = engine._fitted.model, engine._fitted.items.ids
-    n_items = len(ids)
-    states = [(ids[j],) for j in range(n_items)]
-    pairs = () if model.pairs is None else model.pairs
-    states += [(ids[pair // n_items], ids[pair % n_items]) for pair in pairs]
-    scores = model.rows
+    rows = model.rows
     return {
-        (*state, ids[scores.columns[e]]): scores.values[e]
-        for row, state in enumerate(states)
-        for e in range(scores.indptr[row], scores.indptr[row + 1])
+        (ids[j], ids[rows.columns[e]]): rows.values[e]
+        for j in range(len(ids))
+        for e in range(rows.indptr[j], rows.indptr[j + 1])
     }
 
 
-def test_second_order_equals_brute_force():
+def test_shares_are_counts_over_buyers():
     for support, seed in itertools.product((1, 2), range(25)):
         log = random_log(seed)
-        after, both = brute_pair_counts(log)
-        rows = learned(log, order=2, min_support=support, pair_support=2 * support)
-        triples = {state: value for state, value in rows.items() if len(state) == 3}
-        expected = {
-            state: count / both[state[:2]]
-            for state, count in after.items()
-            if count >= support and both[state[:2]] >= 2 * support
-        }
-        assert triples == pytest.approx(expected)
-        first, bought = brute_counts(log)
-        pairs = {state: value for state, value in rows.items() if len(state) == 2}
-        assert pairs == pytest.approx(
-            {(j, i): n / bought[j] for (j, i), n in first.items() if n >= support}
+        after, bought = brute_counts(log)
+        assert learned(log, min_support=support) == pytest.approx(
+            {(j, i): n / bought[j] for (j, i), n in after.items() if n >= support}
         )
-
-
-def test_the_most_supported_pairs_are_kept():
-    for seed in range(10):
-        log = random_log(seed)
-        _, both = brute_pair_counts(log)
-        best = sorted(both, key=lambda pair: (-both[pair], pair))[:4]
-        engine = Markov(order=2, min_support=1, pair_support=1, max_pairs=4).fit(log, AS_OF)
-        assert [divmod(int(key), 7) for key in engine._fitted.model.pairs] == sorted(best)
 
 
 def test_decay_weighs_by_the_age_of_the_last_purchase():
@@ -152,25 +112,16 @@ def test_decay_weighs_by_the_age_of_the_last_purchase():
 
 def test_scores_are_means_over_states(monkeypatch):
     monkeypatch.setattr(markov, "_N_STATES", 4)
-    for order, seed in itertools.product((1, 2), range(10)):
+    for seed in range(10):
         log = random_log(seed)
-        settings = {"order": order, "min_support": 1, "pair_support": 3}
-        rows = learned(log, **settings)
-        recs = Markov(**settings).fit(log, AS_OF).recommend(n=7)
+        rows = learned(log, min_support=1)
+        recs = Markov(min_support=1).fit(log, AS_OF).recommend(n=7)
         scores = {(u, i): s for u, i, s in zip(*recs.to_pydict().values(), strict=True)}
-        _, both = brute_pair_counts(log)
         expected = {}
         for user in range(12):
             states = last_items(log, user, 4)
             for item in range(7):
                 chance = [rows.get((j, item), 0.0) for j in states]
-                if order == 2 and len(states) > 1:
-                    chance = [
-                        rows.get((*sorted(pair), item), 0.0)
-                        if both.get(tuple(sorted(pair)), 0) >= 3
-                        else (rows.get((pair[0], item), 0.0) + rows.get((pair[1], item), 0.0)) / 2
-                        for pair in itertools.combinations(states, 2)
-                    ]
                 if sum(chance) > 0:
                     expected[user, item] = np.mean(chance)
         assert scores == pytest.approx(expected)
@@ -200,8 +151,6 @@ def test_a_window_limits_transitions_but_not_states():
 
 
 def test_wrong_settings_are_refused():
-    for setting, value in (
-        ("order", 0), ("order", 3), ("min_support", 1.5), ("max_pairs", 0), ("pair_support", True),
-    ):  # fmt: skip
-        with pytest.raises(SettingError, match=f"{setting}="):
-            Markov(**{setting: value})
+    for value in (0, 1.5, True):
+        with pytest.raises(SettingError, match="min_support="):
+            Markov(min_support=value)

@@ -113,7 +113,7 @@ def use_reranker(reranker: tt.Reranker, folder: Path) -> None:
     """Use a reranker in every way; scores must be finite."""
     for used in (reranker, reranker.with_strength(0.5), reranker.without("own")):
         _check_scores(used.apply(RECS, k=4, history=EVENTS, as_of=UNTIL))
-    assert str(reranker.explain(1, 7, RECS, history=EVENTS, as_of=UNTIL))
+    assert len(reranker.explain(1, RECS, history=EVENTS, as_of=UNTIL))
     assert len(repr(reranker)) < 1000
     assert reranker.coefficients().num_rows == len(reranker.learned)
     reranker.save(folder / "again")

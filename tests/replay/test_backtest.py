@@ -250,9 +250,9 @@ def test_the_plan_in_the_docs_works(tmp_path):
     plan = make_plan(settings, LOG)
     assert (str(plan.dates[1]), len(plan.dates)) == ("2026-01-12", 26)
     assert (list(plan.engines), list(plan.baselines)) == (
-        ["markov", "factorization", "deep"], ["popularity", "repeat"],
+        ["markov", "factorization", "recent"], ["popularity", "repeat"],
     )  # fmt: skip
-    assert plan.engines["deep"] == Markov(order=2)
+    assert plan.engines["recent"] == Markov(window_days=60)
     names = ["long", "truncate", "ratio", "default", "reranker", "bold"]
     assert [method.name for method in plan.methods] == names
     bold = plan.methods[-1]
@@ -275,7 +275,7 @@ BAD_PLANS = [
     ({"method": {"ratio": {"power": 2}}}, "'power' of method ratio.*gamma"),
     ({"method": {"m": {"kind": "default", "penalty": -1}}, "methods": ["m"]}, "penalty=-1"),
     ({"method": {"default": {"kind": "paper"}}}, r"\[method.default\].*'paper'"),
-    ({"engine": {"markof": {"order": 2}}}, r"\[engine.markof\].*markov"),
+    ({"engine": {"markof": {"window_days": 2}}}, r"\[engine.markof\].*markov"),
     ({"method": {"truncate": {"days": "x"}}}, "days of method truncate='x'"),
     ({"windows": 0}, "windows=0"),
     ({"training_windows": [0.5]}, "training_windows=0.5"),

@@ -39,10 +39,10 @@ def test_truncating_and_decaying_train_another_engine():
     def engine_of(kind: str, engine: object, **settings: object) -> object:
         return RIVALS[kind](SimpleNamespace(engine=engine, lists_of=lambda own: own), **settings)
 
-    engine = Markov(order=2)
-    assert engine_of("truncate", engine, days=9) == Markov(order=2, window_days=9)
-    assert engine_of("decay", engine) == Markov(order=2, decay_days=60)
-    assert engine == Markov(order=2)
+    engine = Markov(min_support=2)
+    assert engine_of("truncate", engine, days=9) == Markov(min_support=2, window_days=9)
+    assert engine_of("decay", engine) == Markov(min_support=2, decay_days=60)
+    assert engine == Markov(min_support=2)
     items = pa.table({"item_id": [1], "category": ["a"]})
     assert engine_of("truncate", Category(items=items, window_days=5), days=9).window_days == 5
     with pytest.raises(SettingError, match="truncate and decay train one of Trimtab's engines"):

@@ -160,7 +160,7 @@ def export(
     columns, and --k, are for a query.
 
     Options:
-        out: File for boosts, .jsonl, .csv or .ndjson, or for a query, .sql.
+        out: File for boosts, .jsonl or .csv, or for a query, .sql.
     """
     path = Path(out)
     is_query = path.suffix.lower() == _SQL

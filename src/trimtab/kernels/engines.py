@@ -13,16 +13,14 @@ TILE = 64  # units per pass over a block, while its factors are in the L2 cache
 
 # Followers ----------------------------------------------------------------------------------------
 #
-# Counts for Markov engines of first and second order: which items users buy after others.
+# Counts for Markov engines: which items users buy after others.
 #
 #     followers(j, i)       users who bought j, and i at a strictly later time
-#     followers(j1, j2, i)  users who bought both, and i strictly later than their first of each
 #
-# Each user counts once. One kernel counts both: a *state* (an item or a pair of items) has seeds,
-# the users who reached it and the time they did, and its followers are the items that these users
-# last bought after that time. Purchases are sorted by user, latest first: the scan over a user's
-# items stops at the first one that is not later. Counts below the least support are dropped at
-# once, as most counts are 1.
+# Each user counts once. A *state*, an item, has seeds: the users who bought it and when they first
+# did. Its followers are the items that these users last bought after that time. Purchases are
+# sorted by user, latest first: the scan over a user's items stops at the first one that is not
+# later. Counts below the least support are dropped at once, as most counts are 1.
 
 
 @helper
@@ -48,8 +46,8 @@ def count_followers(
         n_items: number of items.
         least: the least number of users for a follower to be kept.
         seed_indptr: start of each state's seeds.
-        seed_users: users who reached the state.
-        seed_times: when they reached it.
+        seed_users: users who bought the item.
+        seed_times: when they first did.
         indptr: start of each user's purchases, latest first.
         items: items of the purchases, each once per user.
         last: when the user last bought the item.
@@ -95,39 +93,6 @@ def count_followers(
             sums[item] = 0.0
         lengths[state] = n - before
     return out_items[:n].copy(), out_sums[:n].copy()
-
-
-@kernel
-def seed_pairs(
-    start, stop, left, right, seed_indptr, seed_users, seed_times, pair_indptr, pair_users,
-    pair_times,
-):  # fmt: skip
-    """Write the seeds of pairs of items: users who bought both, and when they first had.
-
-    Args:
-        start: first pair.
-        stop: one past the last.
-        left: first item of each pair.
-        right: second item of each pair.
-        seed_indptr: start of each item's buyers.
-        seed_users: buyers, ascending for each item.
-        seed_times: when they first bought the item.
-        pair_indptr: start of each pair's seeds.
-        pair_users: users who bought both; filled.
-        pair_times: the later of the two first times; filled.
-    """
-    for pair in range(start, stop):
-        out = pair_indptr[pair]
-        a, a_end = seed_indptr[left[pair]], seed_indptr[left[pair] + 1]
-        b, b_end = seed_indptr[right[pair]], seed_indptr[right[pair] + 1]
-        while a < a_end and b < b_end:
-            user, other = seed_users[a], seed_users[b]
-            if user == other:
-                pair_users[out] = user
-                pair_times[out] = max(seed_times[a], seed_times[b])
-                out += 1
-            a += user <= other
-            b += other <= user
 
 
 # Mixtures -----------------------------------------------------------------------------------------
