@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from fit import FULL, Bench, Result, print_table
 from trimtab.datasets import generate_log, load_complete_journey
 from trimtab.engines.base import Events
-from trimtab.engines.markov import Markov, count_followers, find_buyers, gather_last
+from trimtab.engines.markov import Markov, count_followers, gather_last
 from trimtab.tables.times import microseconds
 
 ROUNDS = 3  # as many for each rival: the best of more would flatter
@@ -88,7 +88,7 @@ def our_counts(events: pa.Table, least: int) -> Counts:
     times = microseconds(events["timestamp"])
     coded = Events(user_codes, item_codes, times, len(users), len(items), int(times.max()) + 1)
     bought = gather_last(coded, None)
-    found = count_followers(find_buyers(bought), bought, least)
+    found = count_followers(bought, least)
     before = np.repeat(items, np.diff(found.indptr))
     return sorted_counts(before << 32 | items[found.columns], found.values)
 

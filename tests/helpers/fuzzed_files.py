@@ -101,7 +101,6 @@ def _write_damaged(data: Any, folder: Path, which: str, how: str) -> None:
 def use_bias(bias: tt.ItemBias, folder: Path) -> None:
     """Use biases in every way; scores must be finite."""
     _check_scores(bias.apply(RECS, k=3))
-    _check_scores(bias.apply(RECS, k=3, explore=1))
     _check_scores(bias.with_strength(0.5).apply(RECS, k=2, depth="all" if bias.depth else None))
     assert len(repr(bias)) < 1000
     assert bias.table().num_rows == len(bias)

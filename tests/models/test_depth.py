@@ -53,11 +53,6 @@ BY_HAND = [  # biases, lists, k, options, what is shown
         HALVED, FOUR, 4, {"depth": 2},
         [(1, 4.0), (2, pytest.approx(0.375)), (3, pytest.approx(0.375)), (4, pytest.approx(0.375))],
     ),
-    # Items below the depth are not explored.
-    (
-        make_bias(dict.fromkeys(range(1, 5), 0.0), fresh=(3, 4), error=5.0), FOUR, 4,
-        {"depth": 3, "explore": 2}, [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)],
-    ),
     # Unlisted items can enter, so there is no depth.
     (
         make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1), FOUR, 3, {},
@@ -75,10 +70,6 @@ def test_items_below_the_depth_stay_behind():
     never = make_bias({1: 0.0, 2: 0.0, 3: 0.0, 4: 9.0}, excluded=(1, 2, 3))
     with pytest.warns(tt.TrimtabWarning, match="k=5"):
         assert shown(never.apply(FOUR, 5, depth=3)) == [(4, 1.0)]
-    explored = make_bias(dict.fromkeys(range(1, 5), 0.0), fresh=(3, 4), error=5.0)
-    for seed in range(10):
-        top = explored.apply(FOUR, 3, explore=2, seed=seed, depth=3)
-        assert [item for item, _ in shown(top)] == [1, 3, 2]
 
 
 def test_log_biases_leave_the_engines_scores_below_the_depth():

@@ -156,13 +156,13 @@ SCALES = (("additive", "never"), ("additive", "zero"), ("log", "never"), ("list"
 
 
 def test_the_lists_are_not_changed():
-    for (scale, unlisted), explore, in_order in itertools.product(SCALES, (0, 1), (True, False)):
+    for (scale, unlisted), in_order in itertools.product(SCALES, (True, False)):
         users = np.repeat([1, 2], 3) if in_order else np.tile([1, 2], 3)
         items, scores = np.array([7, 8, 9, 9, 8, 7]), np.array([0.5, 0.25, 1.0, 0.75, 2.0, 0.125])
         recs = pa.table({"user_id": users, "item_id": items, "score": scores})
         before = [array.tolist() for array in (users, items, scores)]
         learned = make_bias({6: 3.0, 7: 0.25, 8: 1.0}, scale=scale, unlisted=unlisted)
-        assert len(learned.apply(recs, k=2, explore=explore)) == 4
+        assert len(learned.apply(recs, k=2)) == 4
         assert [array.tolist() for array in (users, items, scores)] == before
 
 
@@ -179,12 +179,11 @@ def test_options_of_the_other_model_are_refused():
     for model, options, message in (
         (bias, {"history": TWO}, "history: only a Reranker ranks by events"),
         (bias, {"as_of": "2026-03-01"}, "as_of: only a Reranker ranks by events"),
-        (reranker, {"explore": 1}, "explore=1: only an ItemBias reserves slots; leave it out"),
     ):
         for run in (model.apply, model.rank):
             with pytest.raises(tt.SettingError, match=message):
                 run(TWO, 1, **options)
-    nothing = {"history": None, "as_of": None, "explore": 0, "seed": 3}
+    nothing = {"history": None, "as_of": None}
     assert bias.apply(TWO, 1, **nothing).equals(reranker.apply(TWO, 1))
 
 

@@ -69,18 +69,6 @@ def test_lists_without_a_kth_score_or_a_gap_and_huge_and_tiny_scores():
     assert [item for item, _ in shown(bias_of({2: 2.0}).apply(tiny, 3))] == [2, 1, 3]
 
 
-def test_exploring_draws_on_the_scale_of_the_list():
-    small = {1: 3.0, 2: 2.0, 3: 1.9, 4: 1.8}
-    large = {item: 1e6 * score + 5e6 for item, score in small.items()}
-    bias = bias_of(dict.fromkeys(small, 0.0), fresh=(3, 4), error=0.5)
-    one, other = (
-        bias.apply(recs_of(*[own.items()] * 50), 2, explore=1, seed=3) for own in (small, large)
-    )
-    assert order(one).equals(order(other))
-    assert {item for item, _ in shown(one)[1::2]} == {3, 4}
-    assert one["score"].to_pylist() == pytest.approx([small[item] for item, _ in shown(one)])
-
-
 # The definition ----------------------------------------------------------------------------------
 
 

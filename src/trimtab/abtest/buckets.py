@@ -74,17 +74,16 @@ class Experiment:
             bias: biases for the treatment group.
             recs: user_id, item_id, score: the engine's lists.
             k: slots per user.
-            options: options of `ItemBias.apply`, for both buckets; control never explores.
+            options: options of `ItemBias.apply`, for both buckets.
         """
         table = read_frame(recs, "recs", USER)
         buckets = self.assign(table.columns[USER])
         lists = nw.from_native(recs, eager_only=False).lazy().collect()
-        own = dict(options, explore=0)
         tops = []
-        for name, learned, given in ((CONTROL, neutral(bias), own), (TREATMENT, bias, options)):
+        for name, learned in ((CONTROL, neutral(bias)), (TREATMENT, bias)):
             rows = pc.equal(buckets, name).to_pylist()
             if any(rows):
-                top = learned.apply(lists.filter(rows).to_native(), k, **given)
+                top = learned.apply(lists.filter(rows).to_native(), k, **options)
                 tops.append(nw.from_native(top).with_columns(nw.lit(name).alias(BUCKET)))
         whole = nw.concat(tops)
         keys = [name for name in (USER, WINDOW) if name in whole.columns]

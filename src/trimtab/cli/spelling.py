@@ -19,7 +19,7 @@ _NEW = {
     "--no-warm": "--set warm=false",
     **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
 }  # fmt: skip
-_IN_PYTHON = ("--explore", "--start")
+_IN_PYTHON = ("--start",)
 NEW_COMMANDS = {
     "rerank": "fit --method reranker, and apply --model FOLDER --history FILE",
     "sql": "export --out QUERY.sql",

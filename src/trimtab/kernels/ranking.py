@@ -165,62 +165,6 @@ def mark_best(start, stop, n, indptr, items, scores, is_best):
             is_best[e] = scores[e] > nth_score or (scores[e] == nth_score and items[e] <= last_item)
 
 
-@kernel
-def merge_explored(
-    start, stop, k, room, n_explored, top_indptr, top_items, top_scores, explored_indptr,
-    explored_items, indptr, items, scores, bias, out_items, out_scores, lengths,
-):  # fmt: skip
-    """Write each unit's top k with its last slots given to items to explore.
-
-    Args:
-        start: first unit.
-        stop: one past the last.
-        k: slots.
-        room: slots that can be filled; at most k.
-        n_explored: slots for items to explore.
-        top_indptr: start of each unit's top k.
-        top_items: items of the top k.
-        top_scores: scores of the top k.
-        explored_indptr: start of each unit's items to explore.
-        explored_items: items to explore, the most promising first.
-        indptr: start of each unit's list.
-        items: items of the lists.
-        scores: scores of the lists.
-        bias: bias by item.
-        out_items: items of the merged top k, at unit * room; filled.
-        out_scores: their scores with biases; filled.
-        lengths: slots used by each unit; filled.
-    """
-    for unit in range(start, stop):
-        base = unit * room
-        n = 0
-        end = top_indptr[unit + 1]
-        for e in range(top_indptr[unit], min(end, top_indptr[unit] + k - n_explored)):
-            out_items[base + n] = top_items[e]
-            out_scores[base + n] = top_scores[e]
-            n += 1
-        n_kept = n
-        for t in range(explored_indptr[unit], explored_indptr[unit + 1]):
-            if n - n_kept == n_explored or n == room:
-                break
-            item = explored_items[t]
-            if in_range(out_items, base, base + n, item):
-                continue
-            for e in range(indptr[unit], indptr[unit + 1]):
-                if items[e] == item:
-                    out_scores[base + n] = scores[e] + bias[item]
-            out_items[base + n] = item
-            n += 1
-        for e in range(top_indptr[unit] + n_kept, end):
-            if n == room:
-                break
-            if not in_range(out_items, base, base + n, top_items[e]):
-                out_items[base + n] = top_items[e]
-                out_scores[base + n] = top_scores[e]
-                n += 1
-        lengths[unit] = n
-
-
 # The log scale ----------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.arrays import Ints, Lists
-from trimtab.checks import require_k, require_whole
+from trimtab.checks import require_k
 from trimtab.errors import DataError, SettingError
 from trimtab.metrics.per_user import drop_weightless
 from trimtab.models.list_ranking import AlignedLists, align_lists, choose_depth, warn_of
@@ -74,7 +74,7 @@ class Model(ABC):
     def apply(
         self, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
         exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None, explore: int = 0, seed: int = 0,
+        depth: int | str | None = None,
     ) -> Any:  # fmt: skip
         """Return the top k of every user.
 
@@ -99,12 +99,7 @@ class Model(ABC):
                 lists are deeper. Other items come after the re-ranked ones, in the engine's
                 order, so they appear only if k is above the depth, or if too many items may not
                 be shown. They keep the engine's score, or get the last re-ranked item's if that
-                is lower, and are not explored.
-            explore: for an ItemBias: number of slots, the last of the k, for listed items with
-                little data (`fresh`, or not in the bias table). They are chosen by Thompson
-                sampling: each score gets a bias drawn at random within its uncertainty. If there
-                are too few such items, the slots are filled as usual.
-            seed: random seed for `explore`.
+                is lower.
 
         Returns:
             user_id, item_id, score, rank (from 1), ordered by user and rank, in the same type of
@@ -114,7 +109,7 @@ class Model(ABC):
         """
         ranked = self.rank(
             recs, k, history=history, as_of=as_of, exclude=exclude, allowed=allowed,
-            duplicates=duplicates, depth=depth, explore=explore, seed=seed,
+            duplicates=duplicates, depth=depth,
         )  # fmt: skip
         warn_of(self, ranked, k, depth)
         return ranked.top
@@ -122,7 +117,7 @@ class Model(ABC):
     def rank(
         self, recs: Any, k: int = 10, *, history: Any | None = None, as_of: Any | None = None,
         exclude: Any | None = None, allowed: Any | None = None, duplicates: str = "error",
-        depth: int | str | None = None, explore: int = 0, seed: int = 0, listed: Any | None = None,
+        depth: int | str | None = None, listed: Any | None = None,
     ) -> Ranked:  # fmt: skip
         """Return what `apply` returns, for some of all users, with figures instead of warnings.
 
@@ -132,29 +127,22 @@ class Model(ABC):
         ids of all items on lists, in any order: integers or Arrow strings.
         """
         require_k(k)
-        require_whole("explore", explore, 0, k, "k")
-        require_whole("seed", seed, 0)
-        self.refuse_unused(history, as_of, explore)
+        self.refuse_unused(history, as_of)
         bias = self.item_bias
         deepest = choose_depth(bias, depth)
         coded = read_lists(recs, bias.unlisted, duplicates)
         aligned = align_lists(bias, coded, exclude, allowed, listed)
-        top, left_out = self._rank(aligned, k, deepest, history, as_of, explore, seed)
+        top, left_out = self._rank(aligned, k, deepest, history, as_of)
         return aligned.finish(top, left_out)
 
     @abstractmethod
     def _rank(
-        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
-        explore: int, seed: int,
-    ) -> tuple[Lists, LeftOut]:  # fmt: skip
+        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any
+    ) -> tuple[Lists, LeftOut]:
         """Return ranked lists, and how many events are not used."""
 
-    def refuse_unused(self, history: Any | None, as_of: Any | None, explore: int = 0) -> None:
-        """Raise if an option is given that only models of the other kind use."""
-        if self.needs_events and explore:
-            raise SettingError(
-                f"explore={explore}: only an ItemBias reserves slots; leave it out for a Reranker"
-            )
+    def refuse_unused(self, history: Any | None, as_of: Any | None) -> None:
+        """Raise if an option is given that only a Reranker uses."""
         if not self.needs_events and (history is not None or as_of is not None):
             name = "as_of" if history is None else "history"
             raise SettingError(

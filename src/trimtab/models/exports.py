@@ -183,8 +183,7 @@ class ExportedBias(BiasTable):
         same scale, depth and kind of ids, so tomorrow's biases need no new query. Each (user,
         item) pair must be on the lists once. Scores are score + bias, or score * exp(bias) for
         log biases; ties go to the smaller item id, also among scores of 0 that `apply` orders by
-        log bias. Biases with scale="list" or unlisted="zero", and reserved slots (`explore`),
-        are not possible in SQL.
+        log bias. Biases with scale="list" or unlisted="zero" are not possible in SQL.
 
         Args:
             k: slots per user; a user with fewer items gets fewer rows.

@@ -12,7 +12,7 @@ import numpy as np
 from trimtab.arrays import Flags, Lists
 from trimtab.models.applying import Model
 from trimtab.models.exports import ExportedBias
-from trimtab.models.list_ranking import AlignedLists, explore_lists, rank_on_scale
+from trimtab.models.list_ranking import AlignedLists, rank_on_scale
 from trimtab.models.model import LeftOut
 from trimtab.models.saved import load_bias, save_bias
 from trimtab.tables.columns import ITEM, read_frame
@@ -37,15 +37,11 @@ class ItemBias(ExportedBias, Model):
     needs_events: ClassVar[bool] = False
 
     def _rank(
-        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
-        explore: int, seed: int,
-    ) -> tuple[Lists, LeftOut]:  # fmt: skip
-        def reserve(lists: Lists, top: Lists) -> Lists:
-            return explore_lists(self, aligned, lists, top, k, explore, seed)
-
+        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any
+    ) -> tuple[Lists, LeftOut]:
         top = rank_on_scale(
             aligned.lists, self.scale, self.summary.k, k, aligned.bias, aligned.excluded, depth,
-            aligned.hidden, self.unlisted == "zero", reserve if explore else None,
+            aligned.hidden, self.unlisted == "zero",
         )  # fmt: skip
         return top, LeftOut()
 

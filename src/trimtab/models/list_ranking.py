@@ -1,4 +1,4 @@
-"""Ranking the engine's lists: scales of biases, depth, items to leave out, reserved slots.
+"""Ranking the engine's lists: scales of biases, depth, items to leave out.
 
 Biases are added on a scale: the scores, their logs, or the scale of each list. Lists are re-ranked
 as deep as the lists that the biases were learned on. Items below that depth were not there when the
@@ -8,17 +8,17 @@ engine's order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, close_lists, read_only
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
 from trimtab.checks import require_whole
 from trimtab.errors import DataError, SettingError, warn
 from trimtab.metrics.per_user import rank_lists
-from trimtab.models.model import WIDTH_90, BiasTable, LeftOut, Ranked
+from trimtab.models.model import BiasTable, LeftOut, Ranked
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, read_frame, write_frame
 from trimtab.tables.lists import CodedRecs, group_sets, longest_list, warn_if_short
 from trimtab.tables.vocabulary import Vocabulary
@@ -76,7 +76,6 @@ def to_scores(top: Lists, units: tuple[Any, ...]) -> Floats:
 def rank_on_scale(
     lists: Lists, scale: str, learned_k: int, k: int, bias: Floats, excluded: Flags,
     depth: int | None = None, hidden: Sets | None = None, reaches_unlisted: bool = False,
-    reserve: Callable[[Lists, Lists], Lists] | None = None,
 ) -> Lists:  # fmt: skip
     """Return the top k of every unit with biases added on a scale, with their scores.
 
@@ -92,12 +91,10 @@ def rank_on_scale(
         depth: how deep lists are re-ranked; None for whole lists.
         hidden: items to leave out for each unit.
         reaches_unlisted: as for `rank_lists`.
-        reserve: takes the lists on the scale and the top k, and gives slots to other items.
     """
     best, rest = split_lists(lists, depth)
     scaled, units = to_scale(best, scale, learned_k, best.scores.flags.writeable)
     top = rank_lists(scaled, k, bias, excluded, reaches_unlisted, hidden)
-    top = top if reserve is None else reserve(scaled, top)
     return append_rest(top._replace(scores=to_scores(top, units)), rest, k, excluded, hidden)
 
 
@@ -342,49 +339,3 @@ def warn_of(
             f"{ranked.left_out.later} events of history are at or after as_of and were left out; "
             f"pass what is known at as_of"
         )
-
-
-# Reserved slots ---------------------------------------------------------------------------------
-
-
-def explore_lists(
-    bias: BiasTable, aligned: AlignedLists, lists: Lists, top: Lists, k: int, n_explored: int,
-    seed: int,
-) -> Lists:  # fmt: skip
-    """Return the top k with little-known items in its last slots, by Thompson sampling.
-
-    They are ranked with biases drawn at random. Slots that cannot be filled stay as they are. The
-    order of entries in the lists, which are on the scale of the biases, does not matter.
-    """
-    from trimtab.kernels.ranking import merge_explored
-
-    drawn = _draw_biases(bias, aligned, lists, seed)
-    tried = rank_lists(drawn, k, np.zeros(len(aligned.bias)), hidden=aligned.hidden)
-    # No more slots than can be filled, for any k.
-    n_slots = max(1, min(k, longest_list(top) + longest_list(tried)))
-    items = np.empty(lists.n_units * n_slots, np.int32)
-    scores = np.empty(lists.n_units * n_slots)
-    lengths = np.empty(lists.n_units, np.int64)
-    run_ranges(
-        merge_explored, lists.n_units, k, n_slots, n_explored, *top, tried.indptr, tried.items,
-        *lists, aligned.bias, items, scores, lengths,
-    )  # fmt: skip
-    return close_lists(items, scores, lengths, n_slots)
-
-
-def _draw_biases(bias: BiasTable, aligned: AlignedLists, lists: Lists, seed: int) -> Lists:
-    """Return the entries with little data, with biases drawn at random."""
-    n_items = len(aligned.items)
-    fresh = spread(bias.fresh, aligned.known, n_items, True) & ~aligned.excluded
-    errors = (bias.high - bias.low) / (2 * WIDTH_90)
-    widest = float(np.nanmax(errors)) if np.isfinite(errors).any() else 0.0
-    errors = spread(np.nan_to_num(errors), aligned.known, n_items, widest)
-    entries = np.flatnonzero(fresh[lists.items])
-    units = np.searchsorted(lists.indptr, entries, side="right") - 1
-    order = np.lexsort((lists.items[entries], units))
-    entries, units = entries[order], units[order]
-    items = lists.items[entries]
-    draws = np.random.default_rng([seed, 2]).standard_normal(len(entries))
-    drawn = lists.scores[entries] + aligned.bias[items] + errors[items] * draws
-    indptr = np.searchsorted(units, np.arange(lists.n_units + 1)).astype(np.int64)
-    return Lists(indptr, items, drawn)

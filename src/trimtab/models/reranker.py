@@ -74,9 +74,8 @@ class Reranker(Model):
     needs_events: ClassVar[bool] = True
 
     def _rank(
-        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
-        explore: int, seed: int,
-    ) -> tuple[Lists, LeftOut]:  # fmt: skip
+        self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any
+    ) -> tuple[Lists, LeftOut]:
         bought, left_out = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
         users = aligned.coded.units.user_codes
         try:
