@@ -26,6 +26,7 @@ from trimtab.datasets import generate_log
 from trimtab.errors import TrimtabWarning
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.vocabulary import Vocabulary
 
 _N_USERS, _N_ITEMS, _N_LISTED, _N_DAYS = 200, 40, 15, 40
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,6 +39,7 @@ def compile_kernels() -> float:
     with tempfile.TemporaryDirectory(prefix="trimtab-compile-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore", TrimtabWarning)
         store = _refresh(*_tiny_shop(), Path(name))
+        Vocabulary(pa.array(["text"])).hashes()
         if find_spec("starlette") is not None:  # of the extra "serve"
             from trimtab.serve.settings import Settings
             from trimtab.serve.watcher import StoreWatcher

@@ -128,28 +128,19 @@ def mix_lists(weights: Sparse, rows: Sparse, n_items: int, n: int) -> Lists:
     return rank_each(mix_rows, n_users, n, n_items, *weights, *rows)
 
 
-def sum_entries(
-    rows: Codes | Ints, columns: Codes | Ints, values: Floats, n_rows: int, n_columns: int
-) -> Sparse:
-    """Return a matrix from entries in any order, repeated ones summed."""
-    key = rows.astype(np.int64) * n_columns + columns
-    order = np.lexsort((values, key))  # sums do not depend on the order of entries
-    key = key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    sums = np.add.reduceat(values[order], starts) if len(starts) else np.empty(0)
-    row, column = np.divmod(key[starts], n_columns)
-    return Sparse(pointers(row, n_rows), column.astype(np.int32), sums)
-
-
 def share_rows(
     groups: Codes, members: Codes, weights: Floats, n_groups: int, n_members: int
 ) -> Sparse:
     """Return each member's share of its group's weight, by group, members ascending."""
-    sums = sum_entries(groups, members, weights, n_groups, n_members)
-    group = np.repeat(np.arange(n_groups), np.diff(sums.indptr))
-    totals = np.bincount(group, sums.values, minlength=n_groups)[group]
-    shares = np.divide(sums.values, totals, out=np.zeros(len(totals)), where=sums.values > 0)
-    return sums._replace(values=shares)
+    key = groups.astype(np.int64) * n_members + members
+    order = np.lexsort((weights, key))  # sums do not depend on the order of entries
+    key = key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    sums = np.add.reduceat(weights[order], starts) if len(starts) else np.empty(0)
+    group, member = np.divmod(key[starts], n_members)
+    totals = np.bincount(group, sums, minlength=n_groups)[group]
+    shares = np.divide(sums, totals, out=np.zeros(len(totals)), where=sums > 0)
+    return Sparse(pointers(group, n_groups), member.astype(np.int32), shares)
 
 
 class _Fitted(NamedTuple):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.errors import DataError
 from trimtab.models.model import Coefficient
 from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, read_frame
-from trimtab.tables.lists import CodedRecs, read_lists
 from trimtab.tables.vocabulary import Vocabulary, plain_type
 
 _TWICE = math.log(2.0)
@@ -40,27 +37,22 @@ _ONE_MORE = {  # how much of a term one compares, and the words for it
 _UNKNOWN = 1.0  # standard error: from a fifth to five times as likely
 
 
-def read_user_list(recs: Any, user: Any, duplicates: str) -> CodedRecs:
-    """Return the last list of one user; raise if there is none.
+def read_user(recs: Any, user: Any) -> tuple[pa.Table, Any]:
+    """Return the lists of one user, and the ids of the items on all lists; raise if there is none.
 
-    Items are coded with those of all lists: what is on another list may be added to this one.
+    What is on another list may be added to this one.
     """
     table = read_frame(recs, "recs", USER, ITEM, SCORE, optional=(WINDOW,))
     users = table.columns[USER]
-    own = table.columns.filter(pc.equal(users, _as_id(user, plain_type(users.type))))
+    kind = plain_type(users.type)
+    try:
+        wanted = pa.scalar(user).cast(kind)
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"{user!r} is not an id like those of recs ({kind})") from error
+    own = table.columns.filter(pc.equal(users, wanted))
     if own.num_rows == 0:
         raise DataError(f"user={user!r}: not in column '{USER}' of recs; pass a user with a list")
-    coded = read_lists(own, "never", duplicates)
-    items, (_, codes) = Vocabulary.encode(table.ids(ITEM), Vocabulary(coded.item_ids).column)
-    lists = coded.lists.take(np.array([len(coded.units) - 1]))
-    return replace(coded, item_ids=items.ids, lists=lists._replace(items=codes[lists.items]))
-
-
-def _as_id(value: Any, kind: pa.DataType) -> pa.Scalar:
-    try:
-        return pa.scalar(value).cast(kind)
-    except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"{value!r} is not an id like those of recs ({kind})") from error
+    return own, Vocabulary.encode(table.ids(ITEM))[0].ids
 
 
 def coefficient_table(learned: Sequence[Coefficient], scale: str) -> pa.Table:

@@ -17,7 +17,7 @@ from trimtab.checks import require_choice
 from trimtab.errors import DataError
 from trimtab.metrics.per_user import rank_lists
 from trimtab.models.applying import Model
-from trimtab.models.explain import coefficient_table, read_user_list
+from trimtab.models.explain import coefficient_table, read_user
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.list_ranking import (
     SCORE_TOO_LARGE,
@@ -36,7 +36,7 @@ from trimtab.models.model import Coefficient, LeftOut, RerankSummary
 from trimtab.models.saved import load_reranker, save_reranker
 from trimtab.models.widening import SOURCES, TERMS, Purchases, WiderLists, read_events, widen
 from trimtab.tables.columns import ITEM, RANK
-from trimtab.tables.lists import group_sets
+from trimtab.tables.lists import group_sets, read_lists
 
 PARTS = ("personal", *SOURCES)  # that can be left out
 _BLOCK = 16_384  # units whose wider lists are in memory at once
@@ -204,9 +204,12 @@ class Reranker(Model):
             and one for each personal and added coefficient; or `score` and `bias`, for a user who
             is ranked by the biases. Items below the depth have no parts.
         """
-        aligned = align_lists(self.bias, read_user_list(recs, user, duplicates))
+        own, listed = read_user(recs, user)
+        coded = read_lists(own, "never", duplicates)
+        aligned = align_lists(self.bias, coded, elsewhere=listed)
         bought, _ = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
-        items, lists, deepest = self._items(aligned), aligned.lists, choose_depth(self.bias, depth)
+        items, deepest = self._items(aligned), choose_depth(self.bias, depth)
+        lists = aligned.lists.take(np.array([len(coded.units) - 1]))
         longest = len(lists.items) + len(items.trending) + int(bought.lengths[0])
         engine = rank_lists(lists, longest, np.zeros(len(items.bias)))
         top = self.rank_units(items, lists, _THE_USER, bought, None, longest, deepest).items
