@@ -171,7 +171,7 @@ def test_lists_have_the_frame_type_of_users(name):
                   pl.LazyFrame({"user_id": users})):  # fmt: skip
         recs = tt.recs_from(given.model, frame, N, **given.options)
         expected = type(frame)
-        if not given.options:  # a table or an engine: like that
+        if not given.options:  # a table: like that
             expected = pd.DataFrame if isinstance(given.model, pd.DataFrame) else pa.Table
         assert isinstance(recs, expected)
         assert_same(given, recs_of(given, frame), recs_of(given, users))
