@@ -35,8 +35,15 @@ from rich.table import Table
 
 from judged_fits import Case, Outcome, fit, percent
 from trimtab.arrays import Floats, Ints
-from trimtab.datasets import Items, Log, generate_items, make_log
-from trimtab.datasets.generated_log import NEW, WITHDRAWN, draw_log, item_trends
+from trimtab.datasets import Log, make_log
+from trimtab.datasets.generated_log import (
+    NEW,
+    WITHDRAWN,
+    Items,
+    draw_log,
+    generate_items,
+    item_trends,
+)
 from trimtab.engines import Engine, Factorization, Markov
 from trimtab.replay.windows import split_log
 from trimtab.tables.times import as_datetime

@@ -8,8 +8,12 @@ from pathlib import Path
 import trimtab.kernels
 from trimtab.compile import compile_kernels
 
-# Kernels that neither a refresh nor a service uses: of backtests, of large tables, of A/B tests.
-ELSEWHERE = {"engines", "counting.find_text_ranges", "counting.sum_redistributed"}
+# Kernels that neither a refresh nor a service uses: of backtests, the paper's method, metrics and
+# A/B tests.
+ELSEWHERE = {
+    "engines", "ascent_rows", "ascent_steps", "ordered_weights", "counting.find_relevance",
+    "counting.sum_lists", "counting.sum_redistributed",
+}  # fmt: skip
 
 
 def all_kernels() -> dict[str, object]:

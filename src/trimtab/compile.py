@@ -2,9 +2,9 @@
 
     python -m trimtab.compile
 
-A container runs it when its image is built, so that it starts at once. It learns from a tiny shop
-in every way that the daily job knows, publishes it, and loads it as the service does: the cache
-then has each kernel for the types of arrays that these really pass.
+A container runs it when its image is built, so that it starts at once. It runs the daily job on a
+tiny shop, and loads what was published as the service does: the cache then has each kernel for the
+types of arrays that these really pass.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trimtab.checks import SCALES
 from trimtab.daily import Refresh
 from trimtab.daily.refresh import ACCEPTABLE
 from trimtab.datasets import generate_log
 from trimtab.errors import TrimtabWarning
-from trimtab.learn import BiasLearner
-from trimtab.metrics.evaluation import evaluate
 from trimtab.store import Store
-from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT
+from trimtab.tables.columns import ITEM, SCORE, USER
+from trimtab.tables.vocabulary import Vocabulary
 
 _N_USERS, _N_ITEMS, _N_LISTED, _N_DAYS = 200, 40, 15, 40
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,10 +38,8 @@ def compile_kernels() -> float:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="trimtab-compile-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore", TrimtabWarning)
-        lists, events = _tiny_shop()
-        _learn(lists, events)
-        _learn(_as_text(lists), _as_text(events))
-        store = _refresh(lists, events, Path(name))
+        store = _refresh(*_tiny_shop(), Path(name))
+        Vocabulary(pa.array(["text"])).hashes()
         if find_spec("starlette") is not None:  # of the extra "serve"
             from trimtab.serve.settings import Settings
             from trimtab.serve.watcher import StoreWatcher
@@ -61,29 +56,6 @@ def _tiny_shop() -> tuple[pa.Table, pa.Table]:
     users = np.repeat(np.arange(_N_USERS), _N_LISTED)
     lists = pa.table({USER: users, ITEM: items.ravel(), SCORE: scores})
     return lists, generate_log(_N_USERS, _N_ITEMS, _N_DAYS, 30, drift=1.0, start=_START.date())
-
-
-def _as_text(table: pa.Table) -> pa.Table:
-    """The table with ids as text."""
-    for place, name in enumerate((USER, ITEM)):
-        table = table.set_column(place, name, table[name].cast(pa.string()))
-    return table
-
-
-def _learn(lists: pa.Table, events: pa.Table) -> None:
-    """Learn biases of every scale and method, also of weighted events; apply and evaluate them."""
-    is_late = pc.greater_equal(events[TIMESTAMP], _START + timedelta(_N_DAYS - _RECENT_DAYS))
-    history, recent = events.filter(pc.invert(is_late)), events.filter(is_late)
-    weights = pa.array(np.linspace(0.5, 1.0, len(recent)))
-    learners = [BiasLearner(scale=scale) for scale in SCALES] + [BiasLearner(method="ascent")]
-    for bias in (
-        *(learner.fit(lists, recent, history=history) for learner in learners),
-        BiasLearner().fit(lists, recent.append_column(WEIGHT, weights)),
-        BiasLearner.paper().fit(lists, recent),
-    ):
-        bias.apply(lists, exclude=recent.select([USER, ITEM]), explore=1)
-        depth = None if bias.unlisted == "zero" else 5
-        evaluate(bias.apply(lists, depth=depth, duplicates="max"), recent)
 
 
 def _refresh(lists: pa.Table, events: pa.Table, folder: Path) -> Path:

@@ -18,9 +18,9 @@ from trimtab.models.applying import COLUMNS as APPLY_COLUMNS
 from trimtab.models.list_ranking import choose_depth
 from trimtab.parts import Parts
 from trimtab.progress import Progress, show_parts
-from trimtab.tables.columns import COUNT, ITEM, RANK, SCORE, USER, WEIGHT, WINDOW, Table, read_frame
+from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW, Table, read_frame
 
-# A table: `names` of columns, `has_rows()`, `read()` into memory, and `count_values(name, column)`.
+# A table: `names` of columns, `has_rows()`, and `read()` into memory.
 # It is opened by its name, what the caller gave, and the columns that it must have and may have.
 LargeTable = Any
 OpenTable = Callable[[str, Any, Sequence[str], Sequence[str]], LargeTable]
@@ -91,7 +91,7 @@ def open_apply(
 
 def evaluate(
     open_table: OpenTable, divide: Divide, topk: Any, truth: Any, k: int, weights: Any,
-    weight: str | None, baseline: Any, history: Any, progress: bool | Progress | None = False,
+    weight: str | None, baseline: Any, progress: bool | Progress | None = False,
 ) -> dict[str, float | int]:  # fmt: skip
     """Return what `trimtab.evaluate` returns for the same tables in memory."""
     require_k(k)
@@ -99,20 +99,16 @@ def evaluate(
     tables = {name: _open_lists(open_table, name, source) for name, source in lists.items()}
     needed = dict.fromkeys((USER, ITEM) if weight is None else (USER, ITEM, weight))
     tables["truth"] = open_table("truth", truth, tuple(needed), (WINDOW,))
-    sales, by_user = None, None
-    if history is not None:
-        sales = open_table("history", history, (ITEM,), (COUNT,))
     _refuse_empty(tables)
+    by_user = None
     if weights is not None:
         by_user = open_table("weights", weights, (USER, WEIGHT), ()).read()
-    if sales is not None:
-        sales = sales.read() if COUNT in sales.names else sales.count_values("history", ITEM)
     judged = []
     with divide(tables) as parts, show_parts(progress, "evaluating") as report:
         for part in parts.map(judge, int(k), weight, True):
             judged.append(part)
             report(1, len(judged), parts.n_parts)
-    return finish(reduce(add, judged), by_user, sales, weight)
+    return finish(reduce(add, judged), by_user, weight)
 
 
 def _open_lists(open_table: OpenTable, name: str, source: Any) -> Any:

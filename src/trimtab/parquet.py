@@ -129,7 +129,7 @@ def apply(
 
 def evaluate(
     topk: Any, truth: Any, k: int = 10, weights: Any | None = None, *, weight: str | None = None,
-    baseline: Any | None = None, history: Any | None = None, columns: GivenColumns = None,
+    baseline: Any | None = None, columns: GivenColumns = None,
     rows_per_part: int = ROWS_PER_PART, folder: Path | None = None,
     progress: bool | Progress | None = None,
 ) -> dict[str, float | int]:  # fmt: skip
@@ -147,7 +147,6 @@ def evaluate(
         weights: user_id, weight; read into memory.
         weight: a column of `truth` with the weight of each purchase.
         baseline: other lists for the same users, to compare with.
-        history: earlier sales, one row each or with a column `count`, for novelty.
         columns: the names that columns have in the files.
         rows_per_part: about how many rows of the largest table are held at once.
         folder: for temporary files; by default the system's.
@@ -156,5 +155,5 @@ def evaluate(
     return from_parts.evaluate(
         partial(open_table, columns=columns),
         partial(open_files, rows_per_part=rows_per_part, folder=folder),
-        topk, truth, k, weights, weight, baseline, history, progress,
+        topk, truth, k, weights, weight, baseline, progress,
     )  # fmt: skip

@@ -130,12 +130,12 @@ def _rank_rows(
 
 def evaluate(
     topk: Any, truth: Any, k: int = 10, weights: Any | None = None, *, weight: str | None = None,
-    baseline: Any | None = None, history: Any | None = None, partitions: int | None = None,
+    baseline: Any | None = None, partitions: int | None = None,
 ) -> dict[str, float | int]:  # fmt: skip
     """Return what `trimtab.evaluate` returns for the same tables, for any partitions.
 
     A few numbers of each user who bought something come to the driver, about 100 bytes before they
-    are compressed; so do `weights`, and `history` if it has counts.
+    are compressed; so do `weights`.
 
     Args:
         topk: user_id, item_id and rank (from 1), or score if there is no rank; rows beyond k do
@@ -146,9 +146,8 @@ def evaluate(
         weights: user_id, weight; users not in it weigh 1.
         weight: a column of `truth` with the weight of each purchase.
         baseline: other lists for the same users, to compare with.
-        history: earlier sales, one row each or with a column `count`, for novelty.
         partitions: number of partitions to divide the users into; no digit depends on it.
     """
     return from_parts.evaluate(
-        SparkTable, _divide_into(partitions), topk, truth, k, weights, weight, baseline, history,
+        SparkTable, _divide_into(partitions), topk, truth, k, weights, weight, baseline,
     )  # fmt: skip

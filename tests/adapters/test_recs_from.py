@@ -18,7 +18,6 @@ from trimtab.adapters.numbered_lists import (
     from_matrix,
     write_lists,
 )
-from trimtab.engines import Popularity, Repeat
 
 LOWEST = float(np.finfo(np.float32).min)
 RANDOM = np.random.default_rng(8)
@@ -147,17 +146,6 @@ def test_no_users_or_items_at_all():
         assert len(tt.recs_from(model)) == 0
     with pytest.warns(tt.TrimtabWarning, match="^2 of 2 users get no list"):
         assert len(tt.recs_from(sparse.csr_matrix((0, 3)), users=[4, 5])) == 0
-
-
-def test_users_without_a_list_of_an_engine_are_counted():
-    day = pd.Timestamp("2026-03-01", tz="UTC")
-    events = pd.DataFrame({"user_id": [1, 2], "item_id": [7, 8], "timestamp": [day, day]})
-    engine = Repeat().fit(events, day + pd.Timedelta(1, "D"))
-    with pytest.warns(tt.TrimtabWarning, match="^2 of 3 users get no list: the engine has no"):
-        recs = tt.recs_from(engine, (user for user in (3, 1, 4, 3)))
-    assert recs["user_id"].tolist() == [1]
-    greets = Popularity().fit(events, day + pd.Timedelta(1, "D"))
-    assert set(tt.recs_from(greets, [3])["user_id"]) == {3}  # no warning
 
 
 # Ids.

@@ -52,7 +52,7 @@ REFUSALS = {
     "an option that is a setting": (
         (*REFRESH, "--max-concentration", "1"), ["is now --set max_concentration=VALUE"],
     ),
-    "an option of Python": ((*APPLY, "--explore", "2"), ["--explore is in Python only"]),
+    "an option of Python": ((*APPLY, "--start", "2"), ["--start is in Python only"]),
     "an old command": (("rerank", "fit"), ["rerank is now fit --method reranker, and apply"]),
     "another old command": (("sql", "--bias", "b"), ["sql is now export --out QUERY.sql"]),
 }  # fmt: skip

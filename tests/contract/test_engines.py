@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from trimtab.datasets import generate_items, generate_log
+from trimtab.datasets import generate_log
+from trimtab.datasets.generated_log import generate_items
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import DataError, SettingError, TrimtabError
 

@@ -9,15 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from trimtab.datasets import KINDS, generate_items, generate_log
+from trimtab.datasets import generate_log
 from trimtab.datasets.generated_log import (
     FADING,
+    KINDS,
     NEW,
     SEASONAL,
     STEADY,
     TRENDING,
     WITHDRAWN,
     alias_slots,
+    generate_items,
 )
 from trimtab.errors import SettingError
 

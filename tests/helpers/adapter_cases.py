@@ -174,18 +174,6 @@ def _table(convert: Callable[[pa.Table], Any]) -> Callable[[pa.Table], Case]:
     return build
 
 
-def _engine(events: pa.Table) -> Case:
-    from trimtab.engines import Markov
-
-    engine = Markov(min_support=1).fit(events, datetime(2027, 1, 1, tzinfo=UTC))
-    bought = user_items(events)
-    lists = engine.recommend(n=bought.matrix.shape[1])
-    scores = np.full(bought.matrix.shape, np.nan)
-    rows = _places(bought.user_ids, lists["user_id"])
-    scores[rows, _places(bought.item_ids, lists["item_id"])] = lists["score"].to_numpy()
-    return Case(engine, {}, scores, excludes=False)
-
-
 def _places(ids: Any, wanted: Any) -> np.ndarray:
     index = pd.Index(pa.array(ids).to_pylist())
     return np.asarray(index.get_indexer(wanted.to_pylist()))
@@ -261,7 +249,6 @@ _BESIDE: dict[str, Callable[[pa.Table], Case]] = {
     "sparse array, by entry": _sparse(sparse.coo_array),
     "table": _table(lambda table: table),
     "table, pandas": _table(lambda table: table.to_pandas()),
-    "engine": _engine,
 }
 _IN_THEIR_OWN: dict[str, dict[str, Callable[[pa.Table], Case]]] = {
     "rectools": {

@@ -344,21 +344,18 @@ def draw_truth(n_rows: int = 600) -> pa.Table:
 
 
 def metric_tables(*names: str) -> Tables:
-    rng = np.random.default_rng(3)
     tables = {
         "topk": draw_lists(0), "truth": draw_truth(), "baseline": draw_lists(1),
-        "history": pa.table({"item_id": rng.integers(0, 60, 900)}),
         "weights": pa.table({"user_id": np.arange(20, 90), "weight": np.logspace(-200, 100, 70)}),
     }  # fmt: skip
     return {name: own for name, own in tables.items() if name in ("topk", "truth", *names)}
 
 
 def evaluate_cases() -> Iterator[dict[str, Any]]:
-    every, counts = metric_tables("baseline", "history", "weights"), np.linspace(0, 9, 50)
-    for names in ((), ("weights",), ("history",), ("baseline",)):
+    every = metric_tables("baseline", "weights")
+    for names in ((), ("weights",), ("baseline",)):
         yield metric_tables(*names) | {"k": 5}
     yield every | {"k": 5, "weight": "revenue"}
-    yield every | {"history": pa.table({"item_id": np.arange(50), "count": counts})}
     for weight in (0.25, 1.0):  # purchases of the same weight count alike
         same = pa.array(np.where(draw_truth()["revenue"].to_numpy() > 1, weight, 0.0))
         yield (
@@ -377,9 +374,9 @@ def evaluate_cases() -> Iterator[dict[str, Any]]:
 
 
 def bad_metrics() -> Iterator[dict[str, Any]]:
-    tables = metric_tables("baseline", "history", "weights")
-    topk, truth, baseline, history, weights = (tables[name] for name in (
-        "topk", "truth", "baseline", "history", "weights"))  # fmt: skip
+    tables = metric_tables("baseline", "weights")
+    topk, truth, baseline, weights = (tables[name] for name in (
+        "topk", "truth", "baseline", "weights"))  # fmt: skip
     for bad in (
         {"topk": change(topk, "rank", 700, None)},
         {"topk": topk.slice(0, 0)},
@@ -391,8 +388,6 @@ def bad_metrics() -> Iterator[dict[str, Any]]:
         {"truth": change(truth, "item_id", 500, None)},
         {"truth": truth.slice(0, 0)},
         {"truth": as_text(truth)},
-        {"history": history.slice(0, 0)},
-        {"history": as_text(history)},
         {"weights": pa.concat_tables([weights, weights.slice(5, 1)])},
         {"weights": change(weights, "weight", 5, -1.0)},
         {"weights": pa.table({"user_id": np.arange(280), "weight": np.zeros(280)})},

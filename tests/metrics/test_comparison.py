@@ -81,22 +81,12 @@ def test_metrics_equal_brute_force():
             assert all(0 <= found[name] <= 1 for name in METRICS)
 
 
-def test_coverage_and_novelty_equal_brute_force():
+def test_coverage_equals_brute_force():
     for seed in range(10):
         topk, _, truth, _, k = problem(seed)
-        random = np.random.default_rng(seed)
-        history = pa.table({"item_id": random.integers(0, 20, 200)})
-        found = tt.evaluate(topk, truth, k, history=history)
         shown = [row["item_id"] for row in topk.to_pylist() if row["rank"] <= k]
         every = {*topk["item_id"].to_pylist(), *truth["item_id"].to_pylist()}
-        sold = history["item_id"].to_pylist()
-        assert found["coverage"] == len(set(shown)) / len(every | set(sold))
-        bits = [-math.log2(max(sold.count(item), 1) / len(sold)) for item in shown]
-        assert found["novelty"] == pytest.approx(sum(bits) / len(bits))
-        counts = history.group_by("item_id").aggregate([("item_id", "count")])
-        counted = counts.rename_columns(["item_id", "count"])
-        assert tt.evaluate(topk, truth, k, history=counted) == found
-        assert "novelty" not in tt.evaluate(topk, truth, k)
+        assert tt.evaluate(topk, truth, k)["coverage"] == len(set(shown)) / len(every)
 
 
 # Weights -----------------------------------------------------------------------------------------
@@ -151,12 +141,12 @@ def test_bad_weights_are_refused():
 @pytest.mark.parametrize("weight", [None, "price"])
 def test_the_lift_is_that_of_the_two_values(weight):
     topk, other, truth, users, k = problem(6)
-    options = {"weight": weight, "history": truth.select(["item_id"])}
+    options = {"weight": weight}
     found = tt.evaluate(topk, truth, k, users, baseline=other, **options)
     alone, before = (tt.evaluate(t, truth, k, users, **options) for t in (topk, other))
     assert set(found) - set(alone) == {
         f"{name}_{part}"
-        for name in (*METRICS, "coverage", "novelty")
+        for name in (*METRICS, "coverage")
         for part in ("baseline", "lift", *(("low", "high") if name in METRICS else ()))
     }
     assert {name: found[name] for name in METRICS} == {name: alone[name] for name in METRICS}

@@ -66,20 +66,15 @@ def test_parts_add_up_to_the_whole(windows, text):
     topk, baseline, truth = given = tables(windows, text)
     users = pa.table({"user_id": pc.unique(truth["user_id"])[::2]})
     weights = users.append_column("weight", pa.array(np.linspace(0, 2, len(users))))
-    counts = pa.array(np.random.default_rng(3).random(len(topk)))
-    history = topk.select(["item_id"]).append_column("count", counts)
     for weight in (None, WEIGHT):
-        whole = tt.evaluate(
-            topk, truth, 5, weights, weight=weight, baseline=baseline, history=history
-        )
+        whole = tt.evaluate(topk, truth, 5, weights, weight=weight, baseline=baseline)
         for n_parts in (1, 2, 7, 70):  # more parts than users
             parts = (
                 judge({"topk": a, "baseline": b, "truth": bought}, 5, weight, is_part=True)
                 for a, b, bought in parts_of(given, n_parts)
             )
             judged = reduce(add, (unpack(pack(part)) for part in parts))
-            shuffled = history.take(np.random.default_rng(n_parts).permutation(len(history)))
-            assert finish(judged, weights, shuffled) == whole
+            assert finish(judged, weights) == whole
 
 
 @pytest.mark.parametrize("windows", [False, True])
@@ -92,7 +87,7 @@ def test_users_in_common_are_looked_for_in_all_parts(windows):
     parts += [judge({"topk": topk.slice(0, 0), "truth": strangers}, 5, None, is_part=True)]
     for order in (parts, parts[::-1]):
         with pytest.raises(DataError) as found:
-            finish(reduce(add, order), None, None)
+            finish(reduce(add, order), None)
         assert str(found.value) == str(told.value)
 
 

@@ -331,9 +331,12 @@ def test_every_place_can_be_explained():
             row for row in reranker.apply(recs, k=4, **settings).to_pylist() if row["user_id"] == 1
         ]
         assert {8, 12} & {row["item_id"] for row in rows}
-        for row in rows:
-            found = reranker.explain(1, row["item_id"], recs, **settings)
-            assert (found.rank, found.score) == (row["rank"], pytest.approx(row["score"]))
+        for found, row in zip(
+            reranker.explain(1, recs, **settings).to_pylist(), rows, strict=False
+        ):
+            (item, rank, _), parts = list(found.values())[:3], list(found.values())[3:]
+            assert (item, rank) == (row["item_id"], row["rank"])
+            assert sum(parts) == pytest.approx(row["score"])
 
 
 # Depth --------------------------------------------------------------------------------------

@@ -190,23 +190,6 @@ def test_a_second_save_replaces_the_first_and_leaves_nothing_behind(fitted, save
     assert files_in(saved) == first
 
 
-def test_the_first_version_of_the_format(fitted, saved):
-    """Tables saved before there were intervals and parts can still be read."""
-    columns = ["item_id", "bias", "excluded", "gain", "support"]
-    change_table(saved, lambda table: table.select(columns))
-    header = json.loads((saved / "header.json").read_text())
-    added = ("method", "forecast", "forecast_low", "forecast_high", "concentration_before",
-             "concentration_after", "kept", "coefficients")  # fmt: skip
-    summary = {k: v for k, v in header["summary"].items() if k not in added}
-    change_header(saved, version=1, summary=summary)
-    loaded = tt.ItemBias.load(saved)
-    assert loaded.bias.tobytes() == fitted.bias.tobytes()
-    assert np.isnan(loaded.low).all()
-    assert not loaded.fresh.any()
-    assert loaded.table()["own"].to_numpy().tobytes() == fitted.bias.tobytes()
-    assert loaded.summary == fitted.summary
-
-
 # Writers that fail ------------------------------------------------------------------------------
 
 

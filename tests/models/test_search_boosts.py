@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import trimtab as tt
-from made_biases import make_bias, recs_of
+from made_biases import make_bias
 from shops import run_in_process
 from trimtab.tables.files import read_table
 
@@ -83,43 +83,10 @@ def test_multiplying_by_factors_ranks_as_the_bias_does(data, tmp_path):
     assert items[order].ravel().tolist() == bias.apply(recs, k=5)["item_id"].to_pylist()
 
 
-def search(body, documents, scores):
-    """Ids of documents in the order of a function_score query, by its documented rules."""
-    scored = body["query"]["function_score"]
-    (hidden,) = scored["query"]["bool"]["must_not"]["term"].items()
-    given = scored["field_value_factor"]
-    join = {"multiply": np.multiply, "sum": np.add}[scored["boost_mode"]]
-    shown = {
-        key: join(score, documents.get(key, {}).get(given["field"], given["missing"]))
-        for key, score in scores.items()
-        if documents.get(key, {}).get(hidden[0]) is not hidden[1]
-    }
-    return sorted(shown, key=lambda key: -shown[key])[: body["size"]]
-
-
-def test_bulk_updates_and_a_search_rank_as_apply_does(tmp_path):
-    for scale in ("additive", "log"):
-        bias = make_bias({7: 0.5, 8: -0.1, 9: 2.0}, excluded=[9], scale=scale)
-        bias.export(tmp_path / "boosts.ndjson")
-        lines = read_lines(tmp_path / "boosts.ndjson")
-        documents = {
-            action["update"]["_id"]: fields["doc"]
-            for action, fields in zip(lines[::2], lines[1::2], strict=True)
-        }
-        assert list(documents) == ["7", "8", "9"]
-        scores = {7: 1.0, 8: 1.25, 9: 4.0, 10: 1.2}
-        top = bias.apply(recs_of(list(scores.items())), k=3)["item_id"].to_pylist()
-        query = {"match": {"title": "tea"}}
-        body = json.loads(json.dumps(bias.search_body(query, k=3)))
-        found = search(body, documents, {str(item): score for item, score in scores.items()})
-        assert found == [str(item) for item in top]
-        assert body["query"]["function_score"]["query"]["bool"]["must"] == query
-
-
 def test_what_cannot_be_written_is_refused(tmp_path):
     bias = make_bias({7: 0.5})
     for name in ("boosts.parquet", "boosts", "boosts.json", "boosts.csv.gz"):
-        with pytest.raises(tt.StoreError, match=r"boosts.*\.jsonl or \.csv or \.ndjson"):
+        with pytest.raises(tt.StoreError, match=r"boosts.*\.jsonl or \.csv"):
             bias.export(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("x")
@@ -136,9 +103,7 @@ def test_what_cannot_be_written_is_refused(tmp_path):
         assert (tmp_path / "boosts.jsonl").read_text() == "yesterday's"
         assert not list(tmp_path.glob(".*"))
     with pytest.raises(tt.SettingError, match="cannot be written as boosts"):
-        make_bias({7: 0.5}, scale="list").search_body({"match_all": {}})
-    with pytest.raises(tt.SettingError, match="k=0"):
-        bias.search_body({"match_all": {}}, k=0)
+        make_bias({7: 0.5}, scale="list").export(tmp_path / "boosts.jsonl")
 
 
 def test_the_command_writes_the_same_and_refuses_in_one_sentence(trimtab, tmp_path):

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
-from trimtab.datasets import generate_items, generate_log, make_log
+from trimtab.datasets import generate_log, make_log
+from trimtab.datasets.generated_log import generate_items
 from trimtab.engines import Markov
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.replay.judge import _SalesAround, run_backtest, total_steps

@@ -16,7 +16,8 @@ import pytest
 
 from shops import run_in_process
 from trimtab.cli.experiments import DEMO
-from trimtab.datasets import generate_items, generate_log, make_log
+from trimtab.datasets import generate_log, make_log
+from trimtab.datasets.generated_log import generate_items
 from trimtab.replay import make_plan
 from trimtab.replay.results import load_results
 from trimtab.report import build_page

@@ -24,13 +24,12 @@ from trimtab.adapters.numbered_lists import (
     from_matrix,
     is_sparse,
     rank_rows,
-    warn_of_missing,
     write_lists,
 )
 from trimtab.arrays import Codes, Ints, Lists
 from trimtab.checks import require_fitted, require_flag, require_scipy_sparse, require_whole
 from trimtab.errors import DataError, SettingError
-from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, read_frame, read_ids, require_numbers
+from trimtab.tables.columns import ITEM, SCORE, USER, WINDOW, read_frame, require_numbers
 from trimtab.tables.vocabulary import Vocabulary
 
 
@@ -208,19 +207,6 @@ def list_score_table(model: Any, request: Request) -> Any:
     return write_lists(everybody, request, table)
 
 
-def list_engine(model: Any, request: Request) -> Any:
-    """Return lists of one of Trimtab's engines, in the same type of frame as its events."""
-    if request.users is None:
-        return model.recommend(None, request.n)
-    users = read_ids(request.users, "users", USER)
-    recs = model.recommend(users, request.n)
-    listed = read_frame(recs, "recs", USER, may_be_empty=True).columns[USER]
-    n_users, n_listed = (len(pc.unique(column)) for column in (users, listed))
-    reason = "the engine has no events of them, or no item for them"
-    warn_of_missing(n_users - n_listed, n_users, reason)
-    return recs
-
-
 class Kind(NamedTuple):
     """A kind of model: its lists, and the arguments of `recs_from` that it does not use."""
 
@@ -232,9 +218,6 @@ class Kind(NamedTuple):
 _FEATURES = ("user_features", "item_features")
 _IDS = ("user_ids", "item_ids")
 _LIBRARIES = {
-    "trimtab.engines": Kind(
-        "Trimtab's engines", list_engine, (*_FEATURES, *_IDS, "data", "exclude_known")
-    ),
     "implicit": Kind("implicit", list_implicit, _FEATURES),
     "rectools": Kind("RecTools, whose Dataset has the ids", list_rectools, (*_FEATURES, *_IDS)),
     "lenskit": Kind("LensKit, whose Dataset has the ids", list_lenskit, (*_FEATURES, *_IDS)),
@@ -263,7 +246,7 @@ def recs_from(
         model: one of: a fitted model of implicit, RecTools or LightFM; a trained LensKit pipeline;
             a scipy.sparse matrix of scores, users x items, with its explicit entries; a pair
             (user_factors, item_factors) of arrays with the scores as dot products; a table of
-            user_id, item_id, score; one of Trimtab's engines.
+            user_id, item_id, score.
         users: ids, or a frame with user_id; None for all users of the model. Unknown users get no
             rows, and a warning gives their number.
         n: maximum list length.
@@ -280,8 +263,7 @@ def recs_from(
     Returns:
         user_id, item_id, score (float64), best first, users by id, ties to the smaller item id,
         no pair twice. Entries that a library marks with minus infinity or the lowest float32 are
-        left out. An Arrow table, or the same type of frame as `users`; for a table or an engine,
-        the same type as the table or the engine's events.
+        left out. An Arrow table, or the same type of frame as `users`; for a table, the table's.
 
     Example:
         >>> import numpy as np
@@ -296,8 +278,7 @@ def recs_from(
         raise DataError(
             f"model is a {type(model).__name__}: pass a fitted model of implicit, RecTools or "
             f"LightFM, a LensKit pipeline, a scipy.sparse matrix of scores, a pair (user_factors, "
-            f"item_factors) of 2-d arrays, a table of user_id, item_id, score, or one of Trimtab's "
-            f"engines"
+            f"item_factors) of 2-d arrays, or a table of user_id, item_id, score"
         )
     given = (users, int(n), data, user_ids, item_ids, user_features, item_features, exclude_known)
     request = Request(*given)

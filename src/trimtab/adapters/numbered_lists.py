@@ -157,21 +157,6 @@ def _read_numbered(
     return Vocabulary(found.ids, "the model", column), codes
 
 
-def warn_of_missing(n_missing: int, n_users: int, reason: str) -> None:
-    """Warn that some of the users asked for get no list.
-
-    Args:
-        n_missing: number of them.
-        n_users: distinct users asked for.
-        reason: why, as part of a sentence.
-    """
-    if n_missing:
-        warn(
-            f"{n_missing} of {n_users} users get no list: {reason}; check that users and model "
-            f"have the same ids"
-        )
-
-
 ScoredRows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """Scored items in any order: positions of requested users, item numbers (below 0 for an empty slot)
 and scores."""
@@ -291,7 +276,11 @@ def write_lists(source: Source, request: Request, like: Table | None = None) -> 
     items, item_codes = _read_numbered(request.item_ids, source.n_items, "item_ids", ITEM)
     _, codes = code_users(request.users, users)
     wanted = codes[codes >= 0]
-    warn_of_missing(len(codes) - len(wanted), len(codes), "the model does not know them")
+    if len(wanted) < len(codes):
+        warn(
+            f"{len(codes) - len(wanted)} of {len(codes)} users get no list: the model does not "
+            f"know them; check that users and model have the same ids"
+        )
     rows, n = np.argsort(user_codes)[wanted], min(request.n, source.n_items)
     block = source.users_per_block
     starts = range(0, len(rows) if n else 0, block)

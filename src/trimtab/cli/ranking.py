@@ -50,7 +50,6 @@ from trimtab.tables.times import require_zone
 _NAMES = {
     "acc": "ACC@{k}", "map": "MAP@{k}", "ndcg": "NDCG@{k}", "hit_rate": "hit rate@{k}",
     "recall": "recall@{k}", "mrr": "MRR@{k}", "coverage": "coverage@{k}",
-    "novelty": "novelty@{k}, bits",
 }  # fmt: skip
 _SQL = ".sql"
 
@@ -163,7 +162,7 @@ def export(
     columns, and --k, are for a query.
 
     Options:
-        out: File for boosts, .jsonl, .csv or .ndjson, or for a query, .sql.
+        out: File for boosts, .jsonl or .csv, or for a query, .sql.
     """
     path = Path(out)
     is_query = path.suffix.lower() == _SQL
@@ -204,27 +203,24 @@ def _warn_of_reranker(place: Path) -> None:
 @options_from((evaluate_frames, "k"))
 def evaluate(
     lists: str, events: str, baseline: str | None = None, weight: str | None = None,
-    history: str | None = None, columns: str | None = None, as_json: bool = False, *, k: int,
+    columns: str | None = None, as_json: bool = False, *, k: int,
 ) -> None:  # fmt: skip
     """Score lists against purchases, and compare them with other lists.
 
-    Metrics at k: ACC, MAP, NDCG, hit rate, recall, MRR, coverage (share of all items shown), and
-    with --history novelty. With --baseline, also the lift of each with its 90 % interval.
+    Metrics at k: ACC, MAP, NDCG, hit rate, recall, MRR, coverage (share of all items shown). With
+    --baseline, also the lift of each with its 90 % interval.
 
     Options:
         lists: File with lists to judge: user_id, item_id, rank (or score).
         events: File with purchases to judge by: user_id, item_id.
         baseline: File with other lists for the same users, to compare with.
         weight: Column of --events that hits count by, like revenue or margin.
-        history: File with earlier sales, for novelty: events, or item_id and count.
     """
     own = ColumnMap.parse(columns)
-    tables = open_tables(lists, events, baseline, history, columns=own)
-    listed, bought, others, past = tables.given
+    tables = open_tables(lists, events, baseline, columns=own)
+    listed, bought, others = tables.given
     by = None if weight is None else own.name_of(weight)
-    figures = parquet.evaluate(
-        listed, bought, k, weight=by, baseline=others, history=past, columns=own
-    )
+    figures = parquet.evaluate(listed, bought, k, weight=by, baseline=others, columns=own)
     if as_json:
         print_json(figures)
         return

@@ -13,13 +13,11 @@ import os
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import event
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NOTICE_AFTER_SECONDS = 1.5
@@ -89,33 +87,14 @@ def _print_notice() -> None:
     print(_NOTICE, file=sys.stderr)
 
 
-class _CompileTimer(event.Listener):  # type: ignore[misc]  # numba has no types
-    """Prints a notice once compiling has taken long; reading the cache is no event."""
-
-    def __init__(self, seconds: float) -> None:
-        self._left = seconds
-        self._depth = 0  # a kernel compiles the functions that it calls
-        self._timer = threading.Timer(seconds, _print_notice)
-
-    def on_start(self, _: Any) -> None:
-        """Start the timer."""
-        self._depth += 1
-        if self._depth == 1:
-            self._started = time.monotonic()
-            self._timer = threading.Timer(max(self._left, 0), _print_notice)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def on_end(self, _: Any) -> None:
-        """Stop the timer."""
-        self._depth -= 1
-        if self._depth == 0:
-            self._timer.cancel()
-            self._left -= time.monotonic() - self._started
-
-
 @contextlib.contextmanager
 def compile_notice(seconds: float = _NOTICE_AFTER_SECONDS) -> Iterator[None]:
-    """Print a notice on stderr if compiling takes longer than some seconds."""
-    with event.install_listener("numba:compile", _CompileTimer(seconds)):
+    """Print a notice on stderr if the work takes longer than this and no kernel is cached yet."""
+    timer = threading.Timer(seconds, _print_notice)
+    timer.daemon = True
+    if not any(Path(cache_folder()).rglob("*.nbc")):
+        timer.start()
+    try:
         yield
+    finally:
+        timer.cancel()

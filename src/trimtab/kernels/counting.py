@@ -70,15 +70,6 @@ def count_rows(units, indptr):
 
 
 @kernel
-def spread_units(start, stop, indptr, units, ranks):
-    """Write the unit of each entry, and its rank from 1."""
-    for unit in range(start, stop):
-        for e in range(indptr[unit], indptr[unit + 1]):
-            units[e] = unit
-            ranks[e] = e - indptr[unit] + 1
-
-
-@kernel
 def group_scored_rows(units, items, scores, cursors, out, out_scores):
     """Write items and scores by unit; `cursors` hold each unit's next index and are advanced."""
     for row in range(len(units)):
@@ -142,36 +133,6 @@ def hash_whole_numbers(start, stop, ids, out):
         for place in range(n - 1, -1, -1):
             state = _add_byte(state, digits[place])
         out[row] = mix(state)
-
-
-@kernel
-def find_text_ranges(start, stop, offsets, text, start_offsets, start_text, out):
-    """Write how many of the ascending first ids of ranges are at most the id of each row.
-
-    Ids are texts in the order of their bytes, which is that of code points. Row r has the bytes
-    text[offsets[r]:offsets[r + 1]]; the first ids are laid out alike.
-    """
-    for row in range(start, stop):
-        low = 0
-        high = len(start_offsets) - 1
-        while low < high:
-            middle = (low + high) >> 1
-            first, end = start_offsets[middle], start_offsets[middle + 1]
-            if _comes_before(text, offsets[row], offsets[row + 1], start_text, first, end):
-                high = middle
-            else:
-                low = middle + 1
-        out[row] = low
-
-
-@helper
-def _comes_before(text, first, end, other, other_first, other_end):
-    """Whether text[first:end] comes before other[other_first:other_end]."""
-    length = min(end - first, other_end - other_first)
-    for at in range(length):
-        if text[first + at] != other[other_first + at]:
-            return text[first + at] < other[other_first + at]
-    return end - first < other_end - other_first
 
 
 @helper

@@ -29,7 +29,6 @@ from trimtab.metrics.per_user import (
 )
 from trimtab.parts.packing import packable
 from trimtab.tables.columns import (
-    COUNT,
     ITEM,
     RANK,
     SCORE,
@@ -40,7 +39,7 @@ from trimtab.tables.columns import (
     read_scores,
 )
 from trimtab.tables.lists import Units, encode_units, group_scored, group_sets, read_weights
-from trimtab.tables.vocabulary import Vocabulary, id_column
+from trimtab.tables.vocabulary import Vocabulary
 
 _MOST_DRAWS, _FEWEST_DRAWS, _MOST_NUMBERS = 1_000, 200, 200_000_000
 _SEED = 0
@@ -55,7 +54,6 @@ def evaluate(
     *,
     weight: str | None = None,
     baseline: Any | None = None,
-    history: Any | None = None,
 ) -> dict[str, float | int]:
     """Return the metrics of recommendations, and their lift over other recommendations.
 
@@ -69,20 +67,17 @@ def evaluate(
             by it, and a user by the heaviest purchase. Of repeated rows the heaviest counts;
             rows with 0 are ignored. By default all purchases count alike.
         baseline: other lists for the same users, with the columns of `topk`, to compare with.
-        history: earlier sales, one row each or with a column `count`, for novelty.
 
     Returns:
         Means over users who bought something, where users without a list count as 0: `acc`, `map`,
         `ndcg`, `hit_rate` (users with a hit), `recall` (share of their purchases that are hits) and
         `mrr` (one over the rank of the first hit). Of all lists: `coverage`, the share of the items
-        of all tables that are in some top k; and with `history` `novelty`, the mean over slots of
-        -log2(the item's share of all sales), in bits, where items without a sale count as sold
-        once. `n_users` is the number of users who bought something, `n_skipped` that of users with
-        a list who bought nothing.
+        of all tables that are in some top k. `n_users` is the number of users who bought something,
+        `n_skipped` that of users with a list who bought nothing.
 
         With a baseline, for each metric also `ndcg_baseline` (its value there) and `ndcg_lift`
         (0.1 is 10 % more; nan over 0); and `ndcg_low` and `ndcg_high`, the 90 % interval of the
-        lift by a bootstrap over users (not for coverage and novelty).
+        lift by a bootstrap over users (not for coverage).
 
     Example:
         >>> import pyarrow as pa
@@ -95,7 +90,7 @@ def evaluate(
         1.0
     """
     tables = {"topk": topk} if baseline is None else {"topk": topk, "baseline": baseline}
-    return finish(judge({**tables, "truth": truth}, k, weight), weights, history)
+    return finish(judge({**tables, "truth": truth}, k, weight), weights)
 
 
 @packable
@@ -165,14 +160,13 @@ def judge(tables: Mapping[str, Any], k: int, weight: str | None, is_part: bool =
 
 
 def finish(
-    judged: Judged, weights: Any | None, history: Any | None, weight: str | None = None
+    judged: Judged, weights: Any | None, weight: str | None = None
 ) -> dict[str, float | int]:
     """Return what `evaluate` returns of all users together.
 
     Args:
         judged: all users.
         weights: of users, as `evaluate` takes them.
-        history: earlier sales, as `evaluate` takes them.
         weight: column that purchases count by, for errors.
     """
     if len(judged.buyers) == 0:
@@ -190,12 +184,13 @@ def finish(
     unit_weights, users = _over_largest(unit_weights), units.user_codes
     figures: dict[str, dict[str, float]] = {}
     sums: list[Any] = []  # of each metric, by [user, metric]
-    for name, by_item in _judge_items(judged, history).items():
+    for name in judged.names:
         columns = [judged.buyers[f"{name} {each}"].to_numpy()[order] for each in ALL_METRICS]
         means = [weighted_mean(values, unit_weights) for values in columns]
         sums.append(np.stack([np.bincount(users, unit_weights * v) for v in columns], axis=1))
         figures[name] = {
-            **dict(zip(ALL_METRICS, means, strict=True)), **by_item,
+            **dict(zip(ALL_METRICS, means, strict=True)),
+            "coverage": float(np.mean(judged.items[name].to_numpy() > 0)),
             "n_users": len(order), _SKIPPED: judged.counts[_SKIPPED],
         }  # fmt: skip
     if len(figures) == 1:
@@ -309,28 +304,6 @@ def _require_common_users(judged: Judged, buyer: str) -> None:
 def _over_largest(weights: Floats) -> Floats:
     """Return weights over the largest: those that are all alike change no digit."""
     return weights / weights.max(initial=0.0) if len(weights) else weights
-
-
-def _judge_items(judged: Judged, history: Any | None) -> dict[str, dict[str, float]]:
-    """Return coverage, and with a history novelty, by table of lists."""
-    columns, counts = [id_column("topk", ITEM, judged.items[ITEM])], None
-    if history is not None:
-        past = read_frame(history, "history", ITEM, optional=(COUNT,))
-        columns.append(past.ids(ITEM))
-        rule = "counts must be at least 0; drop those rows"
-        counts = read_scores(past, COUNT, rule) if past.has(COUNT) else np.ones(len(past))
-    items, codes = Vocabulary.encode(*columns)
-    found = {}
-    for name in judged.names:
-        shown = np.bincount(codes[0], judged.items[name].to_numpy(), minlength=len(items))
-        found[name] = {"coverage": int(np.count_nonzero(shown)) / len(shown)}
-        if counts is not None:
-            order = np.argsort(counts)  # the same digits for any order of rows
-            sales = np.bincount(codes[1][order], counts[order], minlength=len(items))
-            bits = np.log2(max(float(sales.sum()), 1.0)) - np.log2(np.maximum(sales, 1.0))
-            n_slots = int(shown.sum())
-            found[name]["novelty"] = float((shown * bits).sum()) / n_slots if n_slots else np.nan
-    return found
 
 
 def _lifts(

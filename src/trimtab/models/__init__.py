@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from trimtab.models.applying import Model
-from trimtab.models.explain import Explanation
 from trimtab.models.exports import Folded
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.model import Coefficient, LeftOut, Ranked, RerankSummary, Summary
@@ -14,7 +13,6 @@ from trimtab.models.saved import holds_reranker
 
 __all__ = [
     "Coefficient",
-    "Explanation",
     "Folded",
     "ItemBias",
     "LeftOut",

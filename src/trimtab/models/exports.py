@@ -11,9 +11,7 @@ every user needs k of those. Rows of excluded items are left out.
 
 Boosts: Lucene rejects scores and boosts below 0, so the file has a `factor` that multiplies the
 score, or a `boost` that is added to it, both at least 0. A number added to all items changes no
-ranking, so `boost` is the bias minus the lowest bias, if that is below 0. Elasticsearch and
-OpenSearch take bulk updates: for each item a line with the id of its document, and one with the
-fields; `search_body` makes the query that uses these fields.
+ranking, so `boost` is the bias minus the lowest bias, if that is below 0.
 
 SQL re-ranks lists inside a database: one query for DuckDB and PostgreSQL.
 """
@@ -22,7 +20,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,9 +42,7 @@ _LEAST_FOR_INDEX, _LEAST_TIMES_K = 500, 20
 _LEAST_SHARE_ADDITIVE = 0.25  # of the items; docs/index-serving.md has what was measured
 _ROWS_PER_BLOCK = 2**16
 _USERS_PER_BLOCK, _ITEMS_PER_BLOCK = 2**9, 2**13  # 32 MB of products
-_BULK = ".ndjson"
 _NAMES = ("user", "item", "score", "rank")  # in the query
-_FIELD, _EXCLUDED_FIELD = "trimtab_{}", "trimtab_excluded"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,13 +146,11 @@ class ExportedBias(BiasTable):
         """Write boosts for a search engine, and return the boost of items not in the file.
 
         Args:
-            path: file that ends in .jsonl (JSON lines), .csv, or .ndjson (bulk updates for
-                Elasticsearch and OpenSearch, to be used with `search_body`); it appears only when
-                complete. One row per item, ids ascending: item_id, bias, factor or boost,
-                excluded. `factor` (log bias) is above 0 and multiplies the score; `boost`
-                (additive bias) is at least 0 and is added to it; biases on the scale of each list
-                (scale="list") cannot be written as boosts. Filter out excluded items in the
-                search engine.
+            path: file that ends in .jsonl (JSON lines) or .csv; it appears only when complete. One
+                row per item, ids ascending: item_id, bias, factor or boost, excluded. `factor` (log
+                bias) is above 0 and multiplies the score; `boost` (additive bias) is at least 0 and
+                is added to it; biases on the scale of each list (scale="list") cannot be written as
+                boosts. Filter out excluded items in the search engine.
             escape: in CSV, put an apostrophe before text ids that a spreadsheet may run as
                 formulas. It changes these ids.
         """
@@ -170,43 +163,8 @@ class ExportedBias(BiasTable):
         with write_atomically(place) as file:
             for batch in table.to_batches(max_chunksize=_ROWS_PER_BLOCK):
                 for row in batch.to_pylist():
-                    for line in _bulk_lines(row) if place.suffix.lower() == _BULK else (row,):
-                        file.write(json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
+                    file.write(json.dumps(row, allow_nan=False).encode("ascii") + b"\n")
         return missing
-
-    def search_body(self, query: Mapping[str, Any], k: int = 10) -> dict[str, Any]:
-        """Return the body of a search in Elasticsearch or OpenSearch that ranks with the biases.
-
-        The documents must have the fields of the bulk updates that `export` writes to a file that
-        ends in .ndjson, with the item's id as the document's id. Excluded items are left out;
-        documents without the fields have bias 0. Scores are float32, and the engine breaks ties
-        in its own way. Write the body anew after each export: additive biases change the value of
-        documents without the fields.
-
-        Args:
-            query: query whose scores the biases were learned on.
-            k: number of documents.
-
-        Example:
-            >>> import pyarrow as pa
-            >>> import trimtab as tt
-            >>> recs = pa.table({"user_id": [1, 1], "item_id": [7, 8], "score": [0.9, 0.8]})
-            >>> recent = pa.table({"user_id": [1], "item_id": [8]})
-            >>> bias = tt.BiasLearner(k=1, penalty=0, scale="log").fit(recs, recent)
-            >>> body = bias.search_body({"match": {"title": "green tea"}})
-            >>> body["query"]["function_score"]["field_value_factor"]
-            {'field': 'trimtab_factor', 'missing': 1.0}
-        """
-        require_k(k)
-        _, missing = _boosts(self)
-        value, mode = ("factor", "multiply") if self.scale == "log" else ("boost", "sum")
-        shown = {"must": dict(query), "must_not": {"term": {_EXCLUDED_FIELD: True}}}
-        scored = {
-            "query": {"bool": shown},
-            "field_value_factor": {"field": _FIELD.format(value), "missing": missing},
-            "boost_mode": mode,
-        }
-        return {"size": k, "query": {"function_score": scored}}
 
     def sql(
         self,
@@ -434,15 +392,8 @@ def _count_not_negative(users: Singles, items: Singles, enough: int) -> Ints:
 
 
 def require_ending(path: Path) -> None:
-    """Raise unless a file name ends in .jsonl, .csv or .ndjson."""
-    require_suffix(path, (".jsonl", ".csv", _BULK))
-
-
-def _bulk_lines(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the line with the id of an item's document, and the one with the fields to set."""
-    value = "factor" if "factor" in row else "boost"
-    fields = {_FIELD.format(value): row[value], _EXCLUDED_FIELD: row["excluded"]}
-    return {"update": {"_id": str(row[ITEM])}}, {"doc": fields}
+    """Raise unless a file name ends in .jsonl or .csv."""
+    require_suffix(path, (".jsonl", ".csv"))
 
 
 def _boosts(bias: BiasTable) -> tuple[pa.Table, float]:

@@ -267,12 +267,11 @@ class AlignedLists:
 
     def finish(self, top: Lists, left_out: LeftOut) -> Ranked:
         """Return ranked lists as a table of the caller's type; raise if a score is not finite."""
-        from trimtab.kernels.counting import spread_units
-
         if not np.isfinite([top.scores.min(initial=0.0), top.scores.max(initial=0.0)]).all():
             raise DataError(SCORE_TOO_LARGE)
-        units, ranks = np.empty(len(top.items), np.int32), np.empty(len(top.items), np.int64)
-        run_ranges(spread_units, top.n_units, top.indptr, units, ranks)
+        lengths = np.diff(top.indptr)
+        units = np.repeat(np.arange(top.n_units, dtype=np.int32), lengths)
+        ranks = np.arange(1, len(units) + 1) - np.repeat(top.indptr[:-1], lengths)
         columns = self.coded.units.columns(units)
         columns |= {ITEM: self.items.take(top.items), SCORE: top.scores, RANK: ranks}
         table = write_frame(columns, self.coded.table)

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Flags, Floats, Lists, Sets
+from trimtab.arrays import Codes, Flags, Floats, Lists, Sets, find_positions
 from trimtab.checks import require_choice
 from trimtab.errors import DataError
 from trimtab.metrics.per_user import rank_lists
 from trimtab.models.applying import Model
-from trimtab.models.explain import Explanation, coefficient_table, explain_place, read_user_list
+from trimtab.models.explain import coefficient_table, read_user
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.list_ranking import (
     SCORE_TOO_LARGE,
@@ -35,7 +35,8 @@ from trimtab.models.list_ranking import (
 from trimtab.models.model import Coefficient, LeftOut, RerankSummary
 from trimtab.models.saved import load_reranker, save_reranker
 from trimtab.models.widening import SOURCES, TERMS, Purchases, WiderLists, read_events, widen
-from trimtab.tables.lists import group_sets
+from trimtab.tables.columns import ITEM, RANK
+from trimtab.tables.lists import group_sets, read_lists
 
 PARTS = ("personal", *SOURCES)  # that can be left out
 _BLOCK = 16_384  # units whose wider lists are in memory at once
@@ -184,21 +185,13 @@ class Reranker(Model):
         return bool(self.learned) or self.bias.changes_lists
 
     def explain(
-        self,
-        user: Any,
-        item: Any,
-        recs: Any,
-        *,
-        history: Any | None = None,
-        as_of: Any | None = None,
-        duplicates: str = "error",
-        depth: int | str | None = None,
-    ) -> Explanation:
-        """Return why an item stands where it does on a user's list.
+        self, user: Any, recs: Any, *, history: Any | None = None, as_of: Any | None = None,
+        duplicates: str = "error", depth: int | str | None = None,
+    ) -> pa.Table:  # fmt: skip
+        """Return a user's finished list, with the ranks of both and the parts of each score.
 
         Args:
             user: user_id.
-            item: item_id, on the user's list or added to it.
             recs: the engine's lists, as for `apply`. The user's last one is explained, if there are
                 several windows.
             history: as for `apply`.
@@ -207,16 +200,20 @@ class Reranker(Model):
             depth: as for `apply`.
 
         Returns:
-            The ranks by the engine and by the reranker, the parts of the item's score, and the
-            items that passed it, each with the part in which it is furthest ahead; printed, one
-            line each.
+            One row per item, best first: item_id, rank, engine_rank (null for an added item), and
+            the parts that add up to what the item is ranked by: `score`, the engine's, and `item`
+            and one for each personal and added coefficient; or `score` and `bias`, for a user who
+            is ranked by the biases. Items below the depth have no parts.
         """
-        aligned = align_lists(self.bias, read_user_list(recs, user, duplicates))
+        own, listed = read_user(recs, user)
+        coded = read_lists(own, "never", duplicates)
+        aligned = align_lists(self.bias, coded, elsewhere=listed)
         bought, _ = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
-        items, lists, deepest = self._items(aligned), aligned.lists, choose_depth(self.bias, depth)
+        items, deepest = self._items(aligned), choose_depth(self.bias, depth)
+        lists = aligned.lists.take(np.array([len(coded.units) - 1]))
         longest = len(lists.items) + len(items.trending) + int(bought.lengths[0])
         engine = rank_lists(lists, longest, np.zeros(len(items.bias)))
-        top = self.rank_units(items, lists, _THE_USER, bought, None, longest, deepest)
+        top = self.rank_units(items, lists, _THE_USER, bought, None, longest, deepest).items
         if self.learned and bought.lengths[0]:
             wide, _ = self._widen(items, lists, _THE_USER, bought, deepest)
             best, parts = wide.lists, dict(self._score_parts(wide, items.item_part))
@@ -224,7 +221,10 @@ class Reranker(Model):
             best = split_lists(lists, deepest)[0]
             scaled = to_scale(best, self.bias.scale, self.summary.k).lists
             parts = {"score": scaled.scores, "bias": items.bias[best.items]}
-        return explain_place(user, item, aligned.items, engine.items, top.items, best.items, parts)
+        came, scored = find_positions(engine.items, top), find_positions(best.items, top)
+        ranks = {RANK: np.arange(1, len(top) + 1), "engine_rank": pa.array(came + 1, mask=came < 0)}
+        columns = {name: pa.array(part[scored], mask=scored < 0) for name, part in parts.items()}
+        return pa.table({ITEM: aligned.items.take(top), **ranks, **columns})
 
     def without(self, part: str) -> Reranker:
         """Return a reranker that leaves out a part, to see what the part gains.

@@ -48,7 +48,6 @@ from trimtab.tables.vocabulary import is_text
 HEADER = "header.json"
 RERANKER_FOLDER = "reranker"  # within a version of a store
 _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
-_ADDED = ("low", "high", "trend", "category", "fresh")  # the first version has none of them
 _MAY_BE_NAN = ("gain", "low", "high")
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
@@ -274,10 +273,6 @@ def _read_table(content: bytes, saved: _SavedTable, kind: _Kind) -> pa.Table:
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     if table.num_rows != saved.rows:
         raise ValueError(f"the table has {table.num_rows} rows, but {HEADER} says {saved.rows}")
-    if kind is _BIAS and saved.version == 1:
-        for name in _ADDED:
-            unknown = np.full(len(table), np.nan if name in _MAY_BE_NAN else 0.0)
-            table = table.append_column(name, pa.array(unknown).cast(kind.columns[name]))
     _check_table(table, kind.columns)
     return table
 

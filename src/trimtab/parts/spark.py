@@ -87,10 +87,6 @@ class SparkTable:
         """Return the rows, or some of them, on the driver, with timestamps in UTC."""
         return _to_arrow(self.frame if most is None else self.frame.limit(most))
 
-    def count_values(self, name: str, column: str) -> pa.Table:
-        """Return each value of a column, and how often it occurs as `count`, on the driver."""
-        return _to_arrow(self.frame.groupBy(column).count())
-
 
 def _to_arrow(frame: DataFrame) -> pa.Table:
     table = frame.toArrow()

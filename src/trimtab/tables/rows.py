@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.checks import refuse_missing, require_columns, require_no_nulls
+from trimtab.checks import refuse_missing, require_columns
 from trimtab.errors import StoreError, TrimtabError
-from trimtab.tables.columns import COUNT, ColumnMap, GivenColumns, own_names, without_views
+from trimtab.tables.columns import ColumnMap, GivenColumns, own_names, without_views
 from trimtab.tables.places import Address, Place, as_place, cannot_read
 from trimtab.tables.vocabulary import plain_type
 
@@ -117,21 +117,6 @@ class Rows:
         ]
         typed = pa.Table.from_arrays(columns, names=self.schema.names).cast(self.schema)
         return typed.unify_dictionaries()
-
-    def count_values(self, name: str, column: str) -> pa.Table:
-        """Return each value of a column, and how often it occurs as `count`.
-
-        Args:
-            name: name of the table, for errors.
-            column: column without missing values.
-        """
-        counts = pa.schema([self.plain_schema.field(column), (COUNT, pa.int64())]).empty_table()
-        for batch in self.batches([column]):
-            require_no_nulls(name, self.own_name(column), batch[0])
-            ones = batch.append_column(COUNT, pa.repeat(1, len(batch)))
-            summed = pa.concat_tables([counts, ones]).group_by(column).aggregate([(COUNT, "sum")])
-            counts = summed.rename_columns([column, COUNT])
-        return counts.replace_schema_metadata(self.schema.metadata)
 
     def count_read(self, column: str, wheres: Sequence[Any]) -> float:
         """Return how many rows are read to find those that meet each condition on a column.

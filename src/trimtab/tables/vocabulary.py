@@ -235,13 +235,11 @@ class UserRanges:
         """Return the number of the range that each id is in."""
         if isinstance(ids.values, np.ndarray):
             return np.searchsorted(self._starts, ids.values, side="right")
-        from trimtab.kernels.counting import find_text_ranges
-
-        found = np.zeros(len(ids), np.int64)
-        if self.n_parts > 1:
-            texts = (*text_bytes(in_one_piece(ids.values)), *text_bytes(self._starts))
-            run_ranges(find_text_ranges, len(ids), *texts, found)
-        return found
+        if self.n_parts == 1:
+            return np.zeros(len(ids), np.int64)
+        starts = IdColumn(ids.table, ids.name, pa.chunked_array([self._starts]))
+        _, (ours, theirs) = Vocabulary.encode(starts, ids)
+        return np.searchsorted(ours, theirs, side="right")
 
     def split(self, rows: pa.RecordBatch, ids: IdColumn) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows of each range that has any, with its number; rows keep their order.
