@@ -87,6 +87,12 @@ def applied(model: Any, asked: dict[str, Any], user: Any = 1, **options: Any) ->
     return top.select(["item_id", "score"]).to_pylist()
 
 
+def refused_port(port: int) -> str:
+    """Return a pattern: what is said of a port that others use."""
+    reason = r"\(\[Errno \d+\] Address already in use\)"
+    return f"^port={port}: cannot be used with host=127.0.0.1 {reason}; choose others, or port 0$"
+
+
 def wait_for(is_done: Callable[[], bool], seconds: float = 30) -> None:
     """Wait until something has happened, and fail if it never does."""
     until = time.monotonic() + seconds

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,6 @@ from trimtab.report.words import environment
 Spec = dict[str, Any]
 ChartRow = Mapping[str, Any]
 Domain = tuple[float, float]
-_LIFT_TICKS = (-0.9, -0.5, -0.2, -0.1, 0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
 _OUTSIDE = {"right": "triangle-right", "left": "triangle-left"}
 
 
@@ -82,34 +80,32 @@ def dot(label: str, x: float, colour: str, tip: str, **more: Any) -> Spec:
     return {**base, **more, "colour": f"var(--{colour})", "tip": tip}
 
 
-def find_domain(rows: Iterable[ChartRow], fields: Sequence[str]) -> Domain:
-    """Return the range of several fields and 0, with a little room at both ends."""
-    values = [row[name] for row in rows for name in fields if row[name] is not None]
-    low, high = min([0.0, *values]), max([0.0, *values])
+def find_main_domain(
+    rows: Sequence[ChartRow], ends: Sequence[str] = ("x", "low", "high"),
+    names: Sequence[str] = ("label", "offset"),
+) -> Domain:  # fmt: skip
+    """Return the range of several fields and 0, without marks that would squeeze the others.
+
+    A mark, all rows of some names, is left out if it is beyond 50 % and over four times as far out
+    as the next one; so is every mark farther out. Most marks always stay inside. There is a little
+    room at both ends.
+    """
+    marks: dict[Any, list[float]] = {}
+    for row in rows:
+        known = [float(row[end]) for end in ends if row[end] is not None]
+        marks.setdefault(tuple(row[name] for name in names), []).extend(known)
+    order = sorted(marks.values(), key=_reach)
+    for place in range(len(order) // 2 + 1, len(order)):
+        if _reach(order[place]) > max(0.5, 4 * _reach(order[place - 1])):
+            order = order[:place]
+            break
+    low, high = (end([0.0, *(value for own in order for value in own)]) for end in (min, max))
     room = 0.06 * (high - low) or 0.01
     return low - room * (low < 0), high + room
 
 
-def find_main_domain(rows: Sequence[ChartRow]) -> Domain:
-    """Return the range of lifts without the few that would squeeze all others.
-
-    A dot is left out if it is beyond 50 % and over four times as far out as the next one; so is
-    every dot farther out. Most dots always stay inside.
-    """
-    ends = ("x", "low", "high")
-
-    def reach(own: Sequence[ChartRow]) -> float:
-        return max(abs(float(row[name])) for row in own for name in ends if row[name] is not None)
-
-    dots: dict[tuple[str, str], list[ChartRow]] = {}
-    for row in rows:
-        dots.setdefault((row["label"], row["offset"]), []).append(row)
-    order = sorted(dots.values(), key=reach)
-    for place in range(len(order) // 2 + 1, len(order)):
-        if reach(order[place]) > max(0.5, 4 * reach(order[place - 1])):
-            order = order[:place]
-            break
-    return find_domain([row for own in order for row in own], ends)
+def _reach(values: Iterable[float]) -> float:
+    return max(map(abs, values))
 
 
 def marks_outside(rows: Iterable[ChartRow], domain: Domain) -> list[Mark]:
@@ -159,7 +155,7 @@ def line_point(day: str, y: float, mark: Mark, tip: str, width: float, size: flo
 
 def line_chart(
     rows: Sequence[ChartRow], dates: Iterable[str], style: str = "%-d %b %y",
-    level: ChartRow | None = None, compression: float = 0.0,
+    level: ChartRow | None = None, domain: Domain | None = None,
 ) -> Spec:  # fmt: skip
     """Return one line per mark over dates, labelled at about six equal steps.
 
@@ -168,30 +164,12 @@ def line_chart(
         dates: all dates, those without a point too.
         style: d3 format of dates.
         level: row that gets a dashed line across, at its `y`.
-        compression: as from `find_compression`: the scale is compressed away from 0, so that one
-            line far beyond most others does not squeeze these together.
+        domain: range of the vertical axis; lines beyond it are drawn at its edge.
     """
     days = sorted(set(dates))
     labelled = days[:: math.ceil(len(days) / 6)]
-    scale: Spec = {}
-    ticks: list[float] = []
-    if compression:
-        low, high = find_domain(rows, ("y",))
-        scale = {"type": "symlog", "constant": compression, "domain": [low, high], "nice": False}
-        ticks = [tick for tick in _LIFT_TICKS if low <= tick <= high]
-    return _draw("lines", rows, dates=labelled, style=style, scale=scale, ticks=ticks, level=level)
-
-
-def find_compression(rows: Iterable[ChartRow]) -> float:
-    """Return the width of the middle of a scale that is compressed farther out.
-
-    It is 0 unless one line is far beyond most others.
-    """
-    reaches: dict[str, float] = {}
-    for row in rows:
-        reaches[row["series"]] = max(reaches.get(row["series"], 0.0), abs(row["y"]))
-    usual, farthest = statistics.median_low(reaches.values()), max(reaches.values())
-    return max(0.02, usual / 2) if farthest >= max(0.5, 4 * usual) else 0.0
+    scale = {} if domain is None else {"domain": domain, "nice": False, "clamp": True}
+    return _draw("lines", rows, dates=labelled, style=style, scale=scale, level=level)
 
 
 # Sales ------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from trimtab.arrays import TRENDING, Codes, Ints, Lists, Sets
-from trimtab.checks import SCALES
 from trimtab.errors import SettingError, StoreError
 from trimtab.models import ItemBias, Reranker
 from trimtab.models.list_ranking import choose_depth, rank_on_scale
@@ -246,13 +245,6 @@ class Ranker:
         taken = self.lookup.find({*listed, *(asked.exclude or [])})
         candidates = self._raised[: asked.k + len(taken)]
         return self.lookup.ids_at(candidates[~np.isin(candidates, taken)][: asked.k])
-
-
-def warm_up() -> None:
-    """Compile or load the kernels of all scales, so that no version has to wait for them."""
-    for scale in SCALES:
-        lists = Lists(np.array([0, 2], np.int64), np.arange(2, dtype=np.int32), np.ones(2))
-        rank_on_scale(lists, scale, 1, 2, np.zeros(2), np.zeros(2, bool), depth=1)
 
 
 def _codes(ids: list[Any], code_of: dict[Any, int]) -> Codes:

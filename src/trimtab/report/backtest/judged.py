@@ -77,10 +77,11 @@ def _draw_lines(view: Overview, records: Sequence[Record], title: str) -> Panels
             tip = f"{tip}; {_HOLE.label}" if has_hole else tip
             width, size = 3 if is_chosen else 1.5, 40 if is_chosen or has_hole else 14
             rows.append(charts.line_point(date, lift, mark, tip, width, size))
-    compression = charts.find_compression(rows)
-    spec = charts.line_chart(rows, view.dates, compression=compression)
+    domain = charts.find_main_domain(rows, ("y",), ("series",))
+    is_cut = any(not domain[0] <= row["y"] <= domain[1] for row in rows)
+    spec = charts.line_chart(rows, view.dates, domain=domain)
     about = "One line per method, one point per date; a table has the means."
-    scale = "; the scale is compressed far from 0" if compression else ""
+    scale = "; lifts beyond the scale are drawn at its edge" if is_cut else ""
     legend = [*marks, *([_HOLE] if view.marked_dates else [])]
     return Panels(f"{title}, with the mean{scale}", [Chart("", about, spec)], legend)
 
@@ -101,12 +102,7 @@ def methods_section(view: Overview) -> Section | None:
 
 
 def engines_section(view: Overview) -> Section | None:
-    """Return what to do on every engine, in each metric; None if there is only one."""
+    """Return what to do on every engine; None if there is only one."""
     if len(view.all_engines) == 1:
         return None
-    others = [metric for metric in view.metrics if metric != view.metric]
-    made: list[Block] = [TEXT.table("engines_table", view, view.metric)]
-    if others:
-        tables = [TEXT.table("engines_table", view, metric) for metric in others]
-        made.append(Fold("All metrics", tables))
-    return Section("engines", TEXT.paragraphs("engines", view), made)
+    return Section("engines", TEXT.paragraphs("engines", view), [TEXT.table("engines_table", view)])
