@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from trimtab.report.words import environment
 Spec = dict[str, Any]
 ChartRow = Mapping[str, Any]
 Domain = tuple[float, float]
+_LIFT_TICKS = (-0.9, -0.5, -0.2, -0.1, 0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
 _OUTSIDE = {"right": "triangle-right", "left": "triangle-left"}
 
 
@@ -155,7 +157,7 @@ def line_point(day: str, y: float, mark: Mark, tip: str, width: float, size: flo
 
 def line_chart(
     rows: Sequence[ChartRow], dates: Iterable[str], style: str = "%-d %b %y",
-    level: ChartRow | None = None, domain: Domain | None = None,
+    level: ChartRow | None = None, compression: float = 0.0,
 ) -> Spec:  # fmt: skip
     """Return one line per mark over dates, labelled at about six equal steps.
 
@@ -164,12 +166,30 @@ def line_chart(
         dates: all dates, those without a point too.
         style: d3 format of dates.
         level: row that gets a dashed line across, at its `y`.
-        domain: range of the vertical axis; lines beyond it are drawn at its edge.
+        compression: as from `find_compression`: the scale is compressed away from 0, so that one
+            line far beyond most others does not squeeze these together.
     """
     days = sorted(set(dates))
     labelled = days[:: math.ceil(len(days) / 6)]
-    scale = {} if domain is None else {"domain": domain, "nice": False, "clamp": True}
-    return _draw("lines", rows, dates=labelled, style=style, scale=scale, level=level)
+    scale: Spec = {}
+    ticks: list[float] = []
+    if compression:
+        low, high = find_main_domain(rows, ("y",), ())
+        scale = {"type": "symlog", "constant": compression, "domain": [low, high], "nice": False}
+        ticks = [tick for tick in _LIFT_TICKS if low <= tick <= high]
+    return _draw("lines", rows, dates=labelled, style=style, scale=scale, ticks=ticks, level=level)
+
+
+def find_compression(rows: Iterable[ChartRow]) -> float:
+    """Return the width of the middle of a scale that is compressed farther out.
+
+    It is 0 unless one line is far beyond most others.
+    """
+    reaches: dict[str, float] = {}
+    for row in rows:
+        reaches[row["series"]] = max(reaches.get(row["series"], 0.0), abs(row["y"]))
+    usual, farthest = statistics.median_low(reaches.values()), max(reaches.values())
+    return max(0.02, usual / 2) if farthest >= max(0.5, 4 * usual) else 0.0
 
 
 # Sales ------------------------------------------------------------------------------------------

@@ -77,11 +77,10 @@ def _draw_lines(view: Overview, records: Sequence[Record], title: str) -> Panels
             tip = f"{tip}; {_HOLE.label}" if has_hole else tip
             width, size = 3 if is_chosen else 1.5, 40 if is_chosen or has_hole else 14
             rows.append(charts.line_point(date, lift, mark, tip, width, size))
-    domain = charts.find_main_domain(rows, ("y",), ("series",))
-    is_cut = any(not domain[0] <= row["y"] <= domain[1] for row in rows)
-    spec = charts.line_chart(rows, view.dates, domain=domain)
+    compression = charts.find_compression(rows)
+    spec = charts.line_chart(rows, view.dates, compression=compression)
     about = "One line per method, one point per date; a table has the means."
-    scale = "; lifts beyond the scale are drawn at its edge" if is_cut else ""
+    scale = "; the scale is compressed far from 0" if compression else ""
     legend = [*marks, *([_HOLE] if view.marked_dates else [])]
     return Panels(f"{title}, with the mean{scale}", [Chart("", about, spec)], legend)
 
