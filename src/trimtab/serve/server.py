@@ -231,6 +231,7 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    signal.alarm(20)  # ends the process even if the interpreter no longer runs this thread
     for after, number in ((0.0, signal.SIGTERM), *_HURRY):
         time.sleep(after)
         os.kill(os.getpid(), number)
