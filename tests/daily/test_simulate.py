@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import date, timedelta
-from html import escape
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -21,7 +20,6 @@ from trimtab.daily.simulate import SCHEMA, Month, Simulation, lift_of, prepare_f
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov, Popularity
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.report.month_page import build_month, find_shown
 from trimtab.report.month_page import say as sentence
 from trimtab.report.words import percent
 from trimtab.store import Store
@@ -125,23 +123,6 @@ def test_values_equal_those_of_evaluate(month: Month, folder: Path) -> None:
         assert row["value"] == biased["ndcg"]
         assert (row["baseline"], row["n_users"]) == (alone["ndcg"], alone["n_users"])
         assert lift_of(row) == pytest.approx(biased["ndcg"] / alone["ndcg"] - 1)
-
-
-def test_what_customers_were_shown(month: Month, folder: Path) -> None:
-    version = Store(folder / "store").current()
-    top, k = version.top(), SIMULATION.learner.k
-    shown = find_shown(version, SIMULATION.lists_on(MORNINGS[-1], folder), k)
-
-    assert shown.day == str(MORNINGS[-1])
-    assert sum(item.change for item in shown.items) == 0  # as many slots as before
-    best = shown.items[0]
-    counts = pc.value_counts(top["item_id"]).to_pylist()
-    assert {f"{HOSTILE} {own['values']}": own["counts"] for own in counts}[best.name] == (
-        best.published
-    )
-    page = build_month(month, shown)
-    assert f"{escape(best.name)} gained most" in page
-    assert "&lt;/script&gt;" in page
 
 
 def test_a_refused_morning_keeps_the_served_version(tmp_path: Path) -> None:

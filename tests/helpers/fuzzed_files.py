@@ -29,7 +29,8 @@ from made_rerankers import UNTIL, events_of, make_reranker
 from shops import run_in_process
 from trimtab.datasets import read_log
 from trimtab.errors import TrimtabError, TrimtabWarning
-from trimtab.serve.watcher import prepare_version, read_current
+from trimtab.serve import Settings
+from trimtab.serve.watcher import load_version
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.files import read_table
@@ -194,8 +195,7 @@ def use_store(store: Store) -> bool:
     outcomes = []
     for use in (
         store.load, store.history, store.serving, store.numbers, store.pointer,
-        lambda: store.current().check(), lambda: prepare_version(
-            *read_current(store, 1.0), has_test=True).about,
+        lambda: store.current().check(), lambda: load_version(store, Settings(salt="x")).about,
         lambda: tt.ItemBias.load(store.folder), lambda: tt.Reranker.load(store.folder),
         lambda: [version.forecast for version in store.history()],
     ):  # fmt: skip

@@ -231,3 +231,9 @@ KINDS: Mapping[str, Callable[[], Results]] = {
     "loss": lambda: make_results(weekly_dates(8), ["mine"], ["long", "paper"]),
     "hostile": hostile,
 }
+
+
+def cells(section: Any, place: int = 0) -> list[list[str]]:
+    """Return the texts and notes of a table."""
+    rows = section.blocks[place].rows
+    return [[plain(f"{cell.text} {cell.note}").strip() for cell in row] for row in rows]

@@ -87,6 +87,34 @@ def applied(model: Any, asked: dict[str, Any], user: Any = 1, **options: Any) ->
     return top.select(["item_id", "score"]).to_pylist()
 
 
+def ask_until(stopping: threading.Event, url: str, **more: Any) -> tuple[int, list[int]]:
+    """Send lists and batches on one connection until told to stop.
+
+    Returns the number of lists, and the versions in the order in which they were seen. In version v
+    every bias is v, so each score shows which version it comes from.
+    """
+    one, n, versions = request_of(range(20), [0.5] * 20, k=20, **more), 0, []
+    with httpx.Client(base_url=url, timeout=30) as client:
+        while not stopping.is_set():
+            batch = ("/rerank/batch", {"lists": [one, one]})
+            path, body = batch if n % 3 else ("/rerank", one)
+            answer = client.post(path, json=body)
+            assert answer.status_code == 200, answer.text
+            ranked = answer.json()
+            lists = ranked.get("lists", [ranked])
+            scores = [item["score"] for own in lists for item in own["items"]]
+            assert scores == [ranked["version"] + 0.5] * 20 * len(lists)
+            n += len(lists)
+            versions += [ranked["version"]] * (ranked["version"] not in versions)
+    return n, versions
+
+
+def refused_port(port: int) -> str:
+    """Return a pattern: what is said of a port that others use."""
+    reason = r"\(\[Errno \d+\] Address already in use\)"
+    return f"^port={port}: cannot be used with host=127.0.0.1 {reason}; choose others, or port 0$"
+
+
 def wait_for(is_done: Callable[[], bool], seconds: float = 30) -> None:
     """Wait until something has happened, and fail if it never does."""
     until = time.monotonic() + seconds

@@ -363,12 +363,24 @@ BIAS_HEADERS = [
     ("settings.x", 100_000 * "[" + 100_000 * "]", "cannot be read (nested too deep)"),
     ("settings.x", 5000 * "9", "header.json: cannot be read"),
 ]  # fmt: skip
+COEFFICIENTS = json.dumps([[own.name, own.kind, own.value, own.error] for own in RERANKER.learned])
 RERANKER_HEADERS = [
     ("summary", "{}", "missing required field"),
     ("bias", '"x"', "got `str` - at `$.bias`"),
     ("coefficients", "5", "got `int` - at `$.coefficients`"),
     ("coefficients", "[[1]]", "`$.coefficients[0]"),
     ("coefficients", '[["score", [], 1.0, 0.1]]', "got `array` - at `$.coefficients[0][1]`"),
+    ("coefficients", '[["score", "score", NaN, 0.1]]', "header.json: cannot be read"),
+    ("coefficients", '[["score", "score", 1e999, 0.1]]', "header.json: cannot be read"),
+    ("coefficients", COEFFICIENTS.replace('"own"', '"mine"'), "'coefficients' has no own"),
+    ("coefficients", COEFFICIENTS.replace('["score"', '["scores"'), "'coefficients' has no score"),
+    (
+        "coefficients",
+        '[["score", "score", 1.0, 0.1]]',
+        "no bought_before, bought_lately, days_since",
+    ),
+    ("bias.unlisted", '"zero"', "'unlisted' is 'zero', but must be 'never'"),
+    ("bias.scale", '"cubic"', "Invalid enum value 'cubic' - at `$.bias.scale`"),
     ("learned_until", "null", "got `null` - at `$.learned_until`"),
     ("learned_until", f"{2**62}", "at `$.learned_until`"),
     ("data", '"../other/reranker.parquet"', "`$.data`"),
@@ -416,6 +428,8 @@ TABLES = [
     ("fresh", pa.array([0, 1, 1]), "column 'fresh' must hold bool"),
     ("item_id", pa.array([3, 3, 9]), "column 'item_id' must ascend, with each id once"),
     ("item_id", pa.array([3, None, 9]), "column 'item_id' must ascend"),
+    ("item_id", pa.array([9, 7, 3]), "column 'item_id' must ascend, with each id once"),
+    ("item_id", pa.array(["b", "a", "c"]), "column 'item_id' must ascend, with each id once"),
     ("item_id", pa.array([3, 7, 2**63], pa.uint64()), "must hold int64 or text"),
     ("item_id", pa.array([b"a", b"\xff", b"\xff\xff"]), "must hold int64 or text"),
     ("item_id", NOT_UTF8, "UTF8"),

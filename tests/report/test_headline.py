@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from made_results import lifts, make_results, one_row, plain, table, view_of, weekly_dates
+from made_results import cells, lifts, make_results, one_row, plain, table, view_of, weekly_dates
 from trimtab.replay.results import Results
 from trimtab.report.backtest.judged import chart_by_date, engines_section, headline, methods_section
 from trimtab.report.backtest.overview import Overview
@@ -152,12 +152,6 @@ def test_tiles_have_the_colour_of_the_mean_and_of_the_worst_date() -> None:
 def points_of(view: Overview) -> Rows:
     (panels,) = chart_by_date(view)
     return [row for chart in panels.charts for row in chart.spec["data"]["values"]]
-
-
-def cells(section: Any, place: int = 0) -> list[list[str]]:
-    """Return the texts and notes of a table."""
-    rows = section.blocks[place].rows
-    return [[plain(f"{cell.text} {cell.note}").strip() for cell in row] for row in rows]
 
 
 @pytest.mark.parametrize("n_dates", [1, 2, 4, 5, 26])

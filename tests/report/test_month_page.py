@@ -10,12 +10,10 @@ import pytest
 
 from made_months import MONTHS, make_month
 from made_results import plain
-from pages import Pages, Reader, read_page, read_specs
+from pages import Pages, read_page, read_specs
 from trimtab.daily.simulate import BIASES_ALONE, SCHEMA, WITH_RERANKER, Month, lift_of
 from trimtab.errors import TrimtabError
 from trimtab.report.month_page import (
-    ShownItem,
-    ShownItems,
     build_month,
     find_interval,
     say,
@@ -64,17 +62,6 @@ def test_sentences_have_the_numbers() -> None:
     assert "no lift" in say("outcome", MONTHS["idle"]())
     with pytest.raises(TrimtabError, match="days"):
         build_month(Month({}, SCHEMA.empty_table()))
-
-
-def test_the_items_that_gain_and_lose_most() -> None:
-    items = [ShownItem(f"item {n}", 100, 100 + n, n) for n in range(20, -21, -1) if n]
-    page = Reader(build_month(MONTHS["two"](), ShownItems("2020-01-06", items)))
-
-    for shown in ("item 20 gained most: 120 users see it, 100 with", "item 20 100 120 +20",
-                  "item 13 100 113 +13 item -20 100 80 −20", "item -13 100 87 −13"):  # fmt: skip
-        assert shown in page.words
-    assert "item 12 " not in page.words
-    assert "gained most" not in build_month(MONTHS["two"](), ShownItems("2020-01-06", []))
 
 
 def test_the_first_line_says_whether_to_switch_it_on() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from made_results import lifts, make_results, one_row, plain, table, view_of, weekly_dates
+from made_results import cells, lifts, make_results, one_row, plain, table, view_of, weekly_dates
 from trimtab.replay.results import HOLE_WINDOWS, Results
 from trimtab.report import build_page
 from trimtab.report.backtest.judged import chart_by_date, headline, methods_section
@@ -30,12 +30,6 @@ from trimtab.report.charts import dot, dot_chart, find_main_domain, marks_outsid
 from trimtab.report.words import day
 
 NAN = float("nan")
-
-
-def cells(section: Any, place: int = 0) -> list[list[str]]:
-    """Return the texts and notes of a table."""
-    rows = section.blocks[place].rows
-    return [[plain(f"{cell.text} {cell.note}").strip() for cell in row] for row in rows]
 
 
 def first_of(section: Any) -> str:

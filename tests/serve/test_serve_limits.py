@@ -197,7 +197,6 @@ def test_clients_that_disconnect_do_no_harm(server):
 
 
 def test_small_requests_are_answered_between_the_lists_of_a_large_batch(store, monkeypatch):
-    monkeypatch.setattr(app, "_STEP_SECONDS", 0)
     batch = {"lists": [request_of(range(100), [0.5] * 100)] * 30}
     assert len(json.dumps(batch)) > 2 * app._LARGE
     with serving(store, Settings()) as service:
@@ -236,7 +235,6 @@ def test_too_many_requests_at_once_are_503_but_health_is_answered(store, monkeyp
 
             with monkeypatch.context() as patched:
                 patched.setattr(app.asyncio, "sleep", wait)  # between the steps of a batch
-                patched.setattr(app, "_STEP_SECONDS", 0)
                 batch = {"lists": [small]}
                 busy = [
                     asyncio.ensure_future(service.ask("POST", "/rerank/batch", json=batch))

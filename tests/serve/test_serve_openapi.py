@@ -115,10 +115,10 @@ def test_the_document_depends_on_the_settings_and_the_table():
     assert strings["RerankRequest"]["required"] == ["items", "user_id"]
     needs = {
         path: [bool(one["paths"][path][method]["security"]) for one in (of_ints, of_strings)]
-        for path, method in (("/health", "get"), ("/version", "get"), ("/admin/status", "get"))
+        for path, method in (("/health", "get"), ("/version", "get"), ("/admin/reload", "post"))
     }
     assert needs == {
-        "/health": [False, False], "/version": [False, True], "/admin/status": [True, True],
+        "/health": [False, False], "/version": [False, True], "/admin/reload": [True, True],
     }  # fmt: skip
 
 
@@ -126,11 +126,11 @@ def test_prometheus_reads_the_metrics(server):
     from prometheus_client.parser import text_string_to_metric_families
 
     server.rerank(request_of([1, 2, 3], [1, 2, 3]))
-    server.client.get("/admin/status", headers=ADMIN)
+    server.client.post("/admin/reload", headers=ADMIN)
     server.client.get("/made-up-by-a-client")
     answer = server.client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
     routes = {sample.labels["route"] for sample in families["trimtab_requests"].samples}
-    assert {"/rerank", "/admin/status", "other"} <= routes
+    assert {"/rerank", "/admin/reload", "other"} <= routes
     assert "/made-up-by-a-client" not in routes

@@ -88,7 +88,7 @@ def test_requests_pass_and_errors_are_those_of_the_service(behind):
         assert [item["item_id"] for item in answer.json()["items"]] == [99, 1]
         assert client.post("/rerank", json={**asked, "k": 0}).status_code == 422
         assert client.get("/openapi.json").status_code == 200
-        assert client.get("/admin/status").status_code == 404  # not for the outside
+        assert client.post("/admin/reload").status_code == 404  # not for the outside
         assert client.post("/rerank", content=b" " * 3_000_000).status_code == 413
 
 

@@ -137,7 +137,7 @@ def test_the_lists_of_a_refresh_are_those_of_the_service(shop):
 
 def test_lists_with_recent_items_are_counted(reranking):
     reranking.serve(make_reranker(PLAIN))
-    names = ("personal_lists", "recent_unused_lists", "recent_unknown_items", "recent_later_items")
+    names = ("lists", "recent_unknown_items", "recent_later_items")
 
     def count() -> np.ndarray:
         return np.array([reranking.server.count(f"trimtab_{name}_total") for name in names])
@@ -148,7 +148,7 @@ def test_lists_with_recent_items_are_counted(reranking):
     for recent in ([known, unknown, unknown, later], [unknown], [later], [], [known]):
         reranking.server.rerank({**ASKED, "recent": recent})
     reranking.server.rerank(ASKED)
-    assert (count() - before).tolist() == [2, 3, 3, 2]
+    assert (count() - before).tolist() == [6, 3, 2]
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"{}"), Path.unlink])
@@ -161,11 +161,11 @@ def test_a_version_with_a_damaged_folder_is_refused(store, damage: Callable[...,
         (path,) = store.current().folder.glob(name)
         whole = path.read_bytes()
         damage(path)
-        assert not watcher.check(always=True)
+        assert not watcher.check()
         assert (watcher.served().number, watcher.refused.version) == (before, number)
         assert str(path) in watcher.refused.reason
         path.write_bytes(whole)
-    assert watcher.check(always=True)
+    assert watcher.check()
     assert (watcher.served().number, watcher.refused) == (number, None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,12 @@ from trimtab.cli.printing import (
 )
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
-from trimtab.daily.simulate import PAGE, STORE, require_free
+from trimtab.daily.simulate import PAGE, require_free
 from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner
 from trimtab.replay.outcome import open_lists
 from trimtab.replay.plan import ENGINES, make_engines, open_log
 from trimtab.replay.python_engines import is_engine_address
-from trimtab.store import Store
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
 _LEARNER = [own.name for own in fields(BiasLearner)]
@@ -149,7 +147,7 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
     say_about("weighted", WEIGHT in simulation.log.events.column_names)
-    write = partial(_write_page, simulation, out, report)
+    write = partial(_write_page, out, report)
     with (
         page_if_stopped(lambda: Month.load(out), "mornings", write), progress_bar(steps) as step,
     ):  # fmt: skip
@@ -162,17 +160,11 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     write(month)
 
 
-def _write_page(simulation: Simulation, out: Path, report: bool, month: Month) -> None:
-    """Write the page if asked, with what customers were shown by the last version."""
+def _write_page(out: Path, report: bool, month: Month) -> None:
+    """Write the page if asked."""
     if not report:
         return
     from trimtab.report import write_month
-    from trimtab.report.month_page import find_shown
 
-    store, shown = Store(out / STORE), None
-    if store.exists():
-        version = store.current()
-        listed = simulation.lists_on(date.fromisoformat(version.as_of), out)
-        shown = find_shown(version, listed, simulation.learner.k)
-    write_month(month, out / PAGE, shown)
+    write_month(month, out / PAGE)
     say_page(out / PAGE)

@@ -33,6 +33,7 @@ from trimtab.models.model import (
     RerankSummary,
     Summary,
 )
+from trimtab.models.widening import TERMS
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import first_line, write_atomically
 from trimtab.tables.folders import (
@@ -76,6 +77,13 @@ class SavedReranker(Struct, kw_only=True):
     score_unit: Annotated[float, Meta(ge=1e-100, le=1e100)]
     learned_until: _Instant
     has_zone: bool
+
+    def __post_init__(self) -> None:
+        needed = {"score", *TERMS, *self.summary.sources}
+        if self.learned and (missing := needed - {own.name for own in self.learned}):
+            raise ValueError(f"'coefficients' has no {', '.join(sorted(missing))}")
+        if self.bias.unlisted != "never":
+            raise ValueError(f"'unlisted' is {self.bias.unlisted!r}, but must be 'never'")
 
 
 class _SavedTable(Struct):

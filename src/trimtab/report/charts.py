@@ -82,34 +82,32 @@ def dot(label: str, x: float, colour: str, tip: str, **more: Any) -> Spec:
     return {**base, **more, "colour": f"var(--{colour})", "tip": tip}
 
 
-def find_domain(rows: Iterable[ChartRow], fields: Sequence[str]) -> Domain:
-    """Return the range of several fields and 0, with a little room at both ends."""
-    values = [row[name] for row in rows for name in fields if row[name] is not None]
-    low, high = min([0.0, *values]), max([0.0, *values])
+def find_main_domain(
+    rows: Sequence[ChartRow], ends: Sequence[str] = ("x", "low", "high"),
+    names: Sequence[str] = ("label", "offset"),
+) -> Domain:  # fmt: skip
+    """Return the range of several fields and 0, without marks that would squeeze the others.
+
+    A mark, all rows of some names, is left out if it is beyond 50 % and over four times as far out
+    as the next one; so is every mark farther out. Most marks always stay inside. There is a little
+    room at both ends.
+    """
+    marks: dict[Any, list[float]] = {}
+    for row in rows:
+        known = [float(row[end]) for end in ends if row[end] is not None]
+        marks.setdefault(tuple(row[name] for name in names), []).extend(known)
+    order = sorted(marks.values(), key=_reach)
+    for place in range(len(order) // 2 + 1, len(order)):
+        if _reach(order[place]) > max(0.5, 4 * _reach(order[place - 1])):
+            order = order[:place]
+            break
+    low, high = (end([0.0, *(value for own in order for value in own)]) for end in (min, max))
     room = 0.06 * (high - low) or 0.01
     return low - room * (low < 0), high + room
 
 
-def find_main_domain(rows: Sequence[ChartRow]) -> Domain:
-    """Return the range of lifts without the few that would squeeze all others.
-
-    A dot is left out if it is beyond 50 % and over four times as far out as the next one; so is
-    every dot farther out. Most dots always stay inside.
-    """
-    ends = ("x", "low", "high")
-
-    def reach(own: Sequence[ChartRow]) -> float:
-        return max(abs(float(row[name])) for row in own for name in ends if row[name] is not None)
-
-    dots: dict[tuple[str, str], list[ChartRow]] = {}
-    for row in rows:
-        dots.setdefault((row["label"], row["offset"]), []).append(row)
-    order = sorted(dots.values(), key=reach)
-    for place in range(len(order) // 2 + 1, len(order)):
-        if reach(order[place]) > max(0.5, 4 * reach(order[place - 1])):
-            order = order[:place]
-            break
-    return find_domain([row for own in order for row in own], ends)
+def _reach(values: Iterable[float]) -> float:
+    return max(map(abs, values))
 
 
 def marks_outside(rows: Iterable[ChartRow], domain: Domain) -> list[Mark]:
@@ -176,7 +174,7 @@ def line_chart(
     scale: Spec = {}
     ticks: list[float] = []
     if compression:
-        low, high = find_domain(rows, ("y",))
+        low, high = find_main_domain(rows, ("y",), ())
         scale = {"type": "symlog", "constant": compression, "domain": [low, high], "nice": False}
         ticks = [tick for tick in _LIFT_TICKS if low <= tick <= high]
     return _draw("lines", rows, dates=labelled, style=style, scale=scale, ticks=ticks, level=level)

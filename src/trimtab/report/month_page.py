@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import Any
 
 from trimtab.daily.simulate import BIASES_ALONE, Month, lift_of
 from trimtab.errors import DataError
-from trimtab.replay.outcome import rank_as_engine
 from trimtab.report import charts, decision, page
 from trimtab.report.charts import Chart, Mark, Panels
 from trimtab.report.decision import Record
 from trimtab.report.words import count, day, is_number, metric_name, percent
-from trimtab.store import Version
-from trimtab.tables.columns import ITEM, NAME
 
 MOST_DAYS_BELOW = 1 / 3  # single days have few buyers, and fall below 0 by chance more often
 TEXT = page.Text(
     "month.jinja", biases_alone=BIASES_ALONE, few_days=decision.FEW_DATES, lift_of=lift_of,
-    most_below=MOST_DAYS_BELOW, n_shown=8,
+    most_below=MOST_DAYS_BELOW,
 )  # fmt: skip
 _DAY = Mark("lift on the day", "blue")
 _REFUSED = Mark("job refused: the earlier version stayed in use", "blue", "square")
@@ -85,12 +79,12 @@ def summarize(month: Month) -> list[str]:
 # The page ---------------------------------------------------------------------------------------
 
 
-def write_month(month: Month, path: Path, shown: ShownItems | None = None) -> None:
-    """Write the page to a file, with what customers were shown if that is known."""
-    page.write_page(build_month(month, shown), path)
+def write_month(month: Month, path: Path) -> None:
+    """Write the page to a file."""
+    page.write_page(build_month(month), path)
 
 
-def build_month(month: Month, shown: ShownItems | None = None) -> str:
+def build_month(month: Month) -> str:
     """Return the page as HTML; the same arguments give the same bytes.
 
     Raises:
@@ -103,10 +97,8 @@ def build_month(month: Month, shown: ShownItems | None = None) -> str:
     mood = {decision.SWITCH_ON: "gain", decision.DO_NOT: "loss"}.get(view["decision"].action, "")
     text, panels = TEXT.paragraphs("headline", view), _lift_panels(month, view["metric"])
     sections = [page.Section("headline", text, panels, TEXT.tiles("tiles", view), mood=mood)]
-    tables = [TEXT.table("days_table", view, folded=True)]
-    if shown is not None and shown.items:
-        tables.insert(0, TEXT.table("shown_table", shown, folded=True))
-    sections.append(page.Section("published", TEXT.paragraphs("published", view, shown), tables))
+    days = TEXT.table("days_table", view, folded=True)
+    sections.append(page.Section("published", TEXT.paragraphs("published", view), [days]))
     if view["refused"]:
         table = TEXT.table("refused_table", view)
         sections.append(page.Section("refused", TEXT.paragraphs("refused", view), [table]))
@@ -138,48 +130,3 @@ def _lift_panels(month: Month, metric: str) -> list[Panels]:
     marks = [_DAY, *([_REFUSED] if month.n_refused() else []), _ALL_DAYS]
     marks += [_FORECAST] if forecasts else []
     return [Panels(f"Lift in {metric} over the engine alone, by day", [chart], marks)]
-
-
-# What customers saw -----------------------------------------------------------------------------
-
-
-class ShownItem(NamedTuple):
-    """An item, and the number of users who see it in the lists of both kinds."""
-
-    name: str
-    alone: int
-    published: int
-    change: int
-
-
-class ShownItems(NamedTuple):
-    """The items of one morning's lists whose number of users changed, most gained first."""
-
-    day: str
-    items: Sequence[ShownItem]
-
-
-def find_shown(version: Version, listed: pa.Table, k: int) -> ShownItems:
-    """Return what a version shows instead of the engine's first k items.
-
-    Args:
-        version: version with re-ranked lists, by its reranker if it has one.
-        listed: the engine's lists that it re-ranked.
-        k: number of slots.
-    """
-    finished, known = version.lists(), version.names()
-    engine = rank_as_engine(version.bias(), listed, k, duplicates="max")
-    alone, published = map(_count, (engine, version.top() if finished is None else finished))
-    names = {} if known is None else {row[ITEM]: row[NAME] for row in known.to_pylist()}
-    found = []
-    for item in {**alone, **published}:
-        before, after = alone.get(item, 0), published.get(item, 0)
-        name = str(names.get(item) or f"item {item}")
-        found.append(ShownItem(name, before, after, after - before))
-    changed = sorted((own for own in found if own.change), key=lambda own: (-own.change, own.name))
-    return ShownItems(version.as_of, changed)
-
-
-def _count(lists: pa.Table) -> dict[Any, int]:
-    """Return the number of users who see each item."""
-    return {row["values"]: row["counts"] for row in lists[ITEM].value_counts().to_pylist()}

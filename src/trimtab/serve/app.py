@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,14 +24,13 @@ from trimtab.serve.access import CHALLENGES, check_host, check_token
 from trimtab.serve.exposures import ExposureLog
 from trimtab.serve.routes import ROUTES, Access, access_to, make_document, route
 from trimtab.serve.settings import LIMITS, REQUEST_SECONDS, Settings
-from trimtab.serve.watcher import ServedVersion, StoreWatcher, current_time
+from trimtab.serve.watcher import ServedVersion, StoreWatcher
 from trimtab.serve.wire import DOCUMENT, Ranked, RefusalError, RerankRequest, json_response, shorten
 from trimtab.store import Store
 
 log = logging.getLogger("trimtab.serve")
 _CLIENT_GONE = 499  # nobody reads this answer
 _LARGE = 32_768  # bytes of a body that waits for its turn: about 1,000 items
-_STEP_SECONDS = 0.0005
 _DISCARD_SECONDS = 1.0
 _LIST = msgspec.json.Decoder(RerankRequest)
 _BATCH = msgspec.json.Decoder(wire.BatchRequest)
@@ -67,8 +66,7 @@ class Service:
         self._on_reload = on_reload
         self._exposures = None if settings.exposures is None else ExposureLog(settings.exposures)
         self._experiment = settings.experiment
-        self._started_at = current_time()
-        self._arrivals = Arrivals()
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes so far, the oldest body first
         self._large = asyncio.Lock()
         self._n_active = 0
 
@@ -131,9 +129,37 @@ class Service:
         if request.method not in methods:
             method, allow = shorten(request.method).strip("'"), ", ".join(methods)
             raise RefusalError(405, f"{method} is not allowed on {shown}: {see}", {"Allow": allow})
-        body = b"" if found.body is None else await self._arrivals.read(request)
+        body = b"" if found.body is None else await self._read(request)
         with self._place(access):
             return await found.handler(self, body)
+
+    async def _read(self, request: Request) -> bytes:
+        """Return the whole body; refuse one that is not plain JSON, too large or too slow.
+
+        All that are arriving may hold as much as the requests that are answered at once; above
+        that, the oldest is given up.
+        """
+        _check_headers(request)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS) as limit:
+                async for chunk in request.stream():
+                    body += chunk
+                    _check_size(len(body))
+                    self._arriving[limit] = len(body)
+                    if sum(self._arriving.values()) > LIMITS["max_requests"] * LIMITS["max_body"]:
+                        oldest = next(iter(self._arriving))
+                        del self._arriving[oldest]
+                        if not oldest.expired():  # it may still receive a last part
+                            oldest.reschedule(0)
+        except TimeoutError:
+            raise RefusalError(
+                408, f"the body arrived too slowly: send it within {REQUEST_SECONDS:g} s",
+                {"Connection": "close"},
+            ) from None  # fmt: skip
+        finally:
+            self._arriving.pop(limit, None)
+        return bytes(body)
 
     @contextlib.contextmanager
     def _place(self, access: Access) -> Iterator[None]:
@@ -154,23 +180,12 @@ class Service:
             self._n_active -= 1
             counters.requests_now.dec()
 
-    @contextlib.asynccontextmanager
-    async def _turn(self, body: bytes) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Wait for the turn of a request; return what it awaits between its steps.
+    def _turn(self, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
+        """Wait for the turn of a request: large ones take turns, in steps.
 
         Everything is ranked in the event loop: threads would wait for the interpreter's lock.
-        Large requests take turns, in steps between which small requests are answered.
         """
-        begun = time.perf_counter()
-
-        async def pause() -> None:
-            nonlocal begun
-            if time.perf_counter() - begun >= _STEP_SECONDS:
-                await asyncio.sleep(0)
-                begun = time.perf_counter()
-
-        async with self._large if len(body) >= _LARGE else contextlib.nullcontext():
-            yield pause
+        return self._large if len(body) >= _LARGE else contextlib.nullcontext()
 
     # Routes -------------------------------------------------------------------------------------
 
@@ -186,7 +201,7 @@ class Service:
     @route("POST", "/rerank/batch", wire.BatchAnswer, wire.BatchRequest)
     async def rerank_batch(self, body: bytes) -> Response:
         """Re-rank several lists with one version."""
-        async with self._turn(body) as pause:
+        async with self._turn(body):
             lists, served = wire.decode(body, _BATCH).lists, self.watcher.served()
             total, limit = sum(asked.k for asked in lists), LIMITS["max_batch_slots"]
             if total > limit:
@@ -195,13 +210,13 @@ class Service:
                 )
             ranked: list[Ranked] = []
             for asked in lists:
-                await pause()
+                await asyncio.sleep(0)  # small requests are answered in between
                 try:
                     ranked.append(self.rank(served, asked))
                 except RefusalError as refusal:
                     raise refusal.at(f"lists[{len(ranked)}]") from None
             self._record(served, lists, ranked)
-            await pause()
+            await asyncio.sleep(0)
             return json_response(wire.BatchAnswer(served.number, ranked))
 
     @route("GET", "/version", wire.VersionAnswer)
@@ -209,7 +224,7 @@ class Service:
         """Version being served."""
         return json_response(self.watcher.about())
 
-    @route("GET", "/health", wire.Health, access=Access.OPEN)
+    @route("GET", "/health", wire.Health)
     async def health(self, _: bytes) -> Response:
         """Health check."""
         return json_response(wire.Health("ok", self.watcher.served().number))
@@ -226,37 +241,13 @@ class Service:
         id_type = self.watcher.served().treatment.lookup.id_type
         return Response(make_document(self.settings, id_type), media_type="application/json")
 
-    @route("POST", "/admin/reload", wire.ReloadAnswer, access=Access.ADMIN)
+    @route("POST", "/admin/reload", wire.ReloadAnswer)
     async def reload(self, _: bytes) -> Response:
         """Check the store for a new version now, in all workers."""
-        changed = await run_in_threadpool(self.watcher.check, always=True)
+        changed = await run_in_threadpool(self.watcher.check)
         self._on_reload()
         about = self.watcher.about()
         return json_response(wire.ReloadAnswer(about.version, changed, about.refused))
-
-    @route("GET", "/admin/status", wire.StatusAnswer, access=Access.ADMIN)
-    async def status(self, _: bytes) -> Response:
-        """Service status."""
-        value, test_status, log_status = counters.value_of, None, None
-        if self._experiment is not None:
-            test_status = wire.ExperimentStatus(self._experiment.salt, self._experiment.share)
-        if self._exposures is not None:
-            log_status = wire.ExposureStatus(
-                str(self._exposures.folder), value("exposures_buffered"),
-                value("exposures_written_total"), value("exposures_dropped_total"),
-            )  # fmt: skip
-        answer = wire.StatusAnswer(
-            store=str(self.watcher.store.folder),
-            started_at=self._started_at,
-            requests_now=value("requests_now"),
-            swaps=value("version_swaps_total"),
-            refusals=value("version_refusals_total"),
-            served=self.watcher.about(),
-            experiment=test_status,
-            exposures=log_status,
-            limits=LIMITS,
-        )
-        return json_response(answer)
 
     # Ranking ------------------------------------------------------------------------------------
 
@@ -282,7 +273,6 @@ class Service:
         counters.unknown_items.inc(sum(one.unknown_items for one in ranked))
         for asked, one in zip(lists, ranked, strict=True):
             if not isinstance(one.recent, UnsetType):
-                (counters.personal if one.recent.used else counters.not_personal).inc()
                 counters.unknown_recent.inc(one.recent.unknown_items)
                 counters.later_recent.inc(one.recent.later)
             if self._exposures is not None and not isinstance(asked.user_id, UnsetType):
@@ -315,45 +305,6 @@ class _Body:
             async with asyncio.timeout(_DISCARD_SECONDS):
                 while not self._is_over and n_bytes < 2 * LIMITS["max_body"]:
                     n_bytes += len((await self.receive()).get("body", b""))
-
-
-class Arrivals:
-    """The bodies that are arriving, the oldest first.
-
-    Each has a limit of size and time. All of them together may hold as much as the requests that
-    are answered at once; above that, the oldest is given up.
-    """
-
-    def __init__(self) -> None:
-        self._sizes: dict[asyncio.Timeout, int] = {}
-
-    async def read(self, request: Request) -> bytes:
-        """Return the whole body; refuse one that is not plain JSON, too large or too slow."""
-        _check_headers(request)
-        body = bytearray()
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS) as limit:
-                try:
-                    async for chunk in request.stream():
-                        body += chunk
-                        _check_size(len(body))
-                        self._sizes[limit] = len(body)
-                        self._make_room()
-                finally:
-                    self._sizes.pop(limit, None)
-        except TimeoutError:
-            raise RefusalError(
-                408, f"the body arrived too slowly: send it within {REQUEST_SECONDS:g} s",
-                {"Connection": "close"},
-            ) from None  # fmt: skip
-        return bytes(body)
-
-    def _make_room(self) -> None:
-        while sum(self._sizes.values()) > LIMITS["max_requests"] * LIMITS["max_body"]:
-            oldest = next(iter(self._sizes))
-            del self._sizes[oldest]
-            if not oldest.expired():  # it may still receive a last part
-                oldest.reschedule(0)
 
 
 def _check_headers(request: Request) -> None:

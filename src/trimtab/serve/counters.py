@@ -41,10 +41,6 @@ items = _counter("items", "Items on the lists received.")
 unknown_items = _counter(
     "unknown_items", "Items on the lists received that the version does not know."
 )
-personal = _counter("personal_lists", "Lists ranked by recent items.")
-not_personal = _counter(
-    "recent_unused_lists", "Lists with recent items that were ranked without them."
-)
 unknown_recent = _counter(
     "recent_unknown_items", "Recent items left out: neither learned nor listed."
 )
@@ -72,23 +68,13 @@ def _version_gauges() -> tuple[Gauge, Gauge]:
     )
 
 
-def all_processes() -> CollectorRegistry:
-    """Return the metrics of all processes of the service."""
-    if COUNTS_FOLDER not in os.environ:
-        return _OWN
-    found = CollectorRegistry()
-    multiprocess.MultiProcessCollector(found)  # type: ignore[no-untyped-call]
-    return found
-
-
-def value_of(name: str) -> int:
-    """Return the number of all processes without labels."""
-    return int(all_processes().get_sample_value(f"trimtab_{name}") or 0)
-
-
 def to_text() -> bytes:
-    """Return all metrics in Prometheus' text format."""
-    return prometheus_client.generate_latest(all_processes())
+    """Return the metrics of all processes of the service in Prometheus' text format."""
+    found = _OWN
+    if COUNTS_FOLDER in os.environ:
+        found = CollectorRegistry()
+        multiprocess.MultiProcessCollector(found)  # type: ignore[no-untyped-call]
+    return prometheus_client.generate_latest(found)
 
 
 def forget_process(pid: int) -> None:

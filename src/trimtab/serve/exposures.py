@@ -47,7 +47,6 @@ class ExposureLog:
         self.folder = folder
         self._rows: deque[dict[str, Any]] = deque()
         self._n_ids = 0  # in these rows, each user counted as one
-        self._n_removed = 0  # rows, of all that were ever added
         self._lock = threading.Lock()
         self._write_now = threading.Event()
         self._stopping = threading.Event()
@@ -63,12 +62,7 @@ class ExposureLog:
             StoreError: if it cannot be made or written to.
         """
         require_writable_folder(self.folder)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"exposures={self.folder}: cannot be created ({error.strerror}); use another folder"
-            ) from error
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def start(self) -> None:
         """Make the folder, and start the thread that writes."""
@@ -94,20 +88,16 @@ class ExposureLog:
         with self._lock:
             self._rows.append(row)
             self._n_ids += 1 + len(items)
-            while self._n_ids > BUFFER:
-                self._remove_oldest()
-                counters.dropped.inc()
-            counters.buffered.set(len(self._rows))
+            self._drop_oldest()
             if self._n_ids >= BUFFER // 2 or len(self._rows) >= FILE_ROWS:
                 self._write_now.set()
 
-    def n_buffered(self) -> int:
-        """Return the number of rows not written yet."""
-        return len(self._rows)
-
-    def _remove_oldest(self) -> None:
-        self._n_ids -= 1 + len(self._rows.popleft()["items"])
-        self._n_removed += 1
+    def _drop_oldest(self) -> None:
+        """Keep at most as many ids as the buffer may hold."""
+        while self._n_ids > BUFFER:
+            self._n_ids -= 1 + len(self._rows.popleft()["items"])
+            counters.dropped.inc()
+        counters.buffered.set(len(self._rows))
 
     def _write_until_stopped(self) -> None:
         while not self._stopping.is_set():
@@ -119,20 +109,23 @@ class ExposureLog:
     def _flush(self) -> bool:
         """Write all rows in the buffer; return whether that worked."""
         with self._lock:
-            rows, end = list(self._rows), self._n_removed + len(self._rows)
+            rows, n_ids = list(self._rows), self._n_ids
+            self._rows.clear()
+            self._n_ids = 0
+            self._write_now.clear()
         try:
             if rows:
                 self._write(rows)
         except Exception as error:  # disks fail in many ways, and no request may fail with them
             log.warning("exposures not written, will try again: %s", error)
             counters.failures.inc()
+            with self._lock:
+                self._rows.extendleft(reversed(rows))
+                self._n_ids += n_ids
+                self._drop_oldest()
             return False
         counters.written.inc(len(rows))
-        with self._lock:
-            while self._n_removed < end:
-                self._remove_oldest()
-            counters.buffered.set(len(self._rows))
-            self._write_now.clear()
+        counters.buffered.set(len(self._rows))
         return True
 
     def _write(self, rows: list[dict[str, Any]]) -> None:

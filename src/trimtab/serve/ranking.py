@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from trimtab.arrays import TRENDING, Codes, Ints, Lists, Sets
-from trimtab.checks import SCALES
+from trimtab.arrays import TRENDING, Codes, Flags, Ints, Lists, Sets
 from trimtab.errors import SettingError, StoreError
 from trimtab.models import ItemBias, Reranker
 from trimtab.models.list_ranking import choose_depth, rank_on_scale
@@ -204,38 +203,53 @@ class Ranker:
             others = self._find_unlisted(listed, asked)
         ids = sorted({*listed, *others})
         code_of = dict(zip(ids, range(len(ids)), strict=True))
-        lists = Lists(
-            np.array([0, len(listed)], np.int64),
-            _codes(listed, code_of),
-            np.array([item.score for item in asked.items]),
-        )
-        rows = self.lookup.find(ids)
-        bias, excluded = self._bias[rows], self._excluded[rows]
-        if asked.allowed:
-            allowed = set(asked.allowed)
-            excluded |= np.array([item not in allowed for item in ids], bool)
-        hidden = _hide(asked, code_of)
-        depth = None if isinstance(asked.depth, str) else asked.depth or self.depth
+        scores = np.array([item.score for item in asked.items])
+        lists = Lists(np.array([0, len(listed)], np.int64), _codes(listed, code_of), scores)
         try:
             with np.errstate(over="raise", invalid="raise"):
-                if not recent or self.reranker is None:
-                    top = rank_on_scale(
-                        lists, self.scale, self.learned_k, asked.k, bias, excluded, depth, hidden,
-                        self.unlisted == "zero",
-                    )  # fmt: skip
+                if recent and self.reranker is not None:
+                    purchases = _sum_up(recent, code_of, days)
+                    top = self._rank_by_reranker(self.reranker, asked, lists, code_of, purchases)
                 else:
-                    may_add = self.reranker.may_add(lists.items, excluded)
-                    trending = _codes(self._trending, code_of)
-                    items = RankedItems(bias, self._item_part[rows], excluded, may_add, trending)
-                    top = self.reranker.rank_units(
-                        items, lists, _THE_USER, _sum_up(recent, code_of, days), hidden, asked.k,
-                        depth,
-                    )  # fmt: skip
+                    top = self._rank_by_biases(asked, lists, code_of)
         except FloatingPointError:
             raise RefusalError(422, SCORE_TOO_LARGE) from None
         if not np.isfinite(top.scores).all():
             raise RefusalError(422, SCORE_TOO_LARGE)
         return list(map(Item, map(ids.__getitem__, top.items.tolist()), top.scores.tolist()))
+
+    def _rank_by_biases(self, asked: RerankRequest, lists: Lists, code_of: dict[Any, int]) -> Lists:
+        rows = self.lookup.find(code_of)
+        return rank_on_scale(
+            lists, self.scale, self.learned_k, asked.k, self._bias[rows],
+            self._find_excluded(asked, rows, code_of), self._depth(asked),
+            _hide(asked, code_of), self.unlisted == "zero",
+        )  # fmt: skip
+
+    def _rank_by_reranker(
+        self, reranker: Reranker, asked: RerankRequest, lists: Lists, code_of: dict[Any, int],
+        bought: Purchases,
+    ) -> Lists:  # fmt: skip
+        rows = self.lookup.find(code_of)
+        excluded = self._find_excluded(asked, rows, code_of)
+        items = RankedItems(
+            self._bias[rows], self._item_part[rows], excluded,
+            reranker.may_add(lists.items, excluded), _codes(self._trending, code_of),
+        )  # fmt: skip
+        return reranker.rank_units(
+            items, lists, _THE_USER, bought, _hide(asked, code_of), asked.k, self._depth(asked)
+        )
+
+    def _depth(self, asked: RerankRequest) -> int | None:
+        return None if isinstance(asked.depth, str) else asked.depth or self.depth
+
+    def _find_excluded(self, asked: RerankRequest, rows: Ints, ids: Collection[Any]) -> Flags:
+        """Return which items must not be shown, by the version or by the request."""
+        excluded = self._excluded[rows]
+        if asked.allowed:
+            allowed = set(asked.allowed)
+            excluded |= np.array([item not in allowed for item in ids], bool)
+        return excluded
 
     def _find_unlisted(self, listed: list[Any], asked: RerankRequest) -> list[Any]:
         """Return the unlisted items that can enter: at most k, or all of `allowed`."""
@@ -246,13 +260,6 @@ class Ranker:
         taken = self.lookup.find({*listed, *(asked.exclude or [])})
         candidates = self._raised[: asked.k + len(taken)]
         return self.lookup.ids_at(candidates[~np.isin(candidates, taken)][: asked.k])
-
-
-def warm_up() -> None:
-    """Compile or load the kernels of all scales, so that no version has to wait for them."""
-    for scale in SCALES:
-        lists = Lists(np.array([0, 2], np.int64), np.arange(2, dtype=np.int32), np.ones(2))
-        rank_on_scale(lists, scale, 1, 2, np.zeros(2), np.zeros(2, bool), depth=1)
 
 
 def _codes(ids: list[Any], code_of: dict[Any, int]) -> Codes:

@@ -27,26 +27,24 @@ class Access(Enum):
 
 
 class ApiRoute(NamedTuple):
-    """One route: what it takes, what it returns, and who may use it."""
+    """One route: what it takes and what it returns."""
 
     method: str
     handler: Handler  # its docstring is the summary, and its name that of the operation
     answer: type[Struct] | str  # a type of `wire`, or a media type
     body: type[Struct] | None
-    access: Access
 
 
 ROUTES: dict[str, ApiRoute] = {}  # by path
 
 
 def route(
-    method: str, path: str, answer: type[Struct] | str, body: type[Struct] | None = None,
-    access: Access = Access.TOKEN,
-) -> Callable[[Handler], Handler]:  # fmt: skip
+    method: str, path: str, answer: type[Struct] | str, body: type[Struct] | None = None
+) -> Callable[[Handler], Handler]:
     """Declare the route of a handler."""
 
     def declare(handler: Handler) -> Handler:
-        ROUTES[path] = ApiRoute(method, handler, answer, body, access)
+        ROUTES[path] = ApiRoute(method, handler, answer, body)
         return handler
 
     return declare
@@ -54,8 +52,8 @@ def route(
 
 def access_to(path: str) -> Access:
     """Return what a path needs, known or not: unknown paths reveal nothing without a token."""
-    if path in ROUTES:
-        return ROUTES[path].access
+    if path == "/health":
+        return Access.OPEN
     return Access.ADMIN if f"{path}/".startswith("/admin/") else Access.TOKEN
 
 
@@ -93,7 +91,8 @@ def make_document(settings: Settings, id_type: type) -> bytes:
         "openapi": "3.1.0",
         "info": {"title": "Trimtab", "version": __version__, "description": _DESCRIPTION},
         "paths": {
-            path: {each.method.lower(): _describe(each, settings)} for path, each in ROUTES.items()
+            path: {each.method.lower(): _describe(path, each, settings)}
+            for path, each in ROUTES.items()
         },
         "components": {"schemas": schemas, "securitySchemes": _SCHEMES},
     }
@@ -104,10 +103,9 @@ def make_document(settings: Settings, id_type: type) -> bytes:
     return msgspec.json.encode(document).replace(any_id, own_id)
 
 
-def _describe(each: ApiRoute, settings: Settings) -> dict[str, Any]:
-    needs_token = each.access is Access.ADMIN or (
-        each.access is Access.TOKEN and settings.token is not None
-    )
+def _describe(path: str, each: ApiRoute, settings: Settings) -> dict[str, Any]:
+    access = access_to(path)
+    needs_token = access is Access.ADMIN or (access is Access.TOKEN and settings.token is not None)
     summary = str(each.handler.__doc__)
     operation: dict[str, Any] = {
         "operationId": each.handler.__name__,

@@ -36,10 +36,9 @@ OnReady = Callable[[int, str], None]
 log = logging.getLogger("trimtab.serve")
 _HEADER_BYTES = 65_536
 _LOOK_SECONDS = 0.05
-_CUT_OFF = signal.SIGUSR1  # ends a worker whatever its clients do; exposures are written
-_HURRY = (  # seconds after SIGTERM, for workers that stay; granian can miss the first under load
-    (1.0, signal.SIGTERM), (4.0, signal.SIGTERM), (15.0, _CUT_OFF), (90.0, signal.SIGKILL),
-)  # fmt: skip
+# Seconds after SIGTERM, for workers that stay: granian can miss the first under load. Clients that
+# do not read keep a worker alive; its exposures are written every 10 seconds, so none are lost.
+_HURRY = ((1.0, signal.SIGTERM), (4.0, signal.SIGTERM), (15.0, signal.SIGKILL))
 _LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -89,7 +88,7 @@ def run(
             if on_ready is not None:
                 on_ready(version, _format_url(anchor))
 
-        server = _Server(anchor, chosen.workers, report, counters.restarts.inc)
+        server = _Server(anchor, chosen.workers, report)
         loader = functools.partial(_load_app, opened, chosen, server.ready)
         try:
             server.serve(target_loader=loader, wrap_loader=False)
@@ -103,13 +102,9 @@ def run(
 class _Server(MPServer):  # type: ignore[misc]
     """granian, which also says when it is ready, and passes SIGHUP on to its workers."""
 
-    def __init__(
-        self, anchor: socket.socket, workers: int, on_ready: Callable[[], None],
-        on_restart: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, anchor: socket.socket, workers: int, on_ready: Callable[[], None]) -> None:
         self._address = anchor.getsockname()[:2]
         self._on_ready = on_ready
-        self._on_restart = on_restart
         self.ready = multiprocessing.get_context("spawn").Semaphore(0)
         limits = HTTP1Settings(
             header_read_timeout=int(REQUEST_SECONDS * 1000), max_buffer_size=_HEADER_BYTES
@@ -149,10 +144,12 @@ class _Server(MPServer):  # type: ignore[misc]
         return True
 
     def _respawn_workers(self, workers: list[int], *rest: Any, **more: Any) -> None:
+        from trimtab.serve import counters
+
         for place in workers:
             status = self.wrks[place].inner.exitcode
             log.warning("worker %d ended with status %s; starting another", place + 1, status)
-        self._on_restart(len(workers))
+        counters.restarts.inc(len(workers))
         with _without_hangups():
             super()._respawn_workers(workers, *rest, **more)
 
@@ -217,17 +214,15 @@ def _load_app(store: Store, settings: Settings, ready: Any) -> Any:
                 # All loaded so far stays: the garbage collector need not scan it during requests.
                 gc.collect()
                 gc.freeze()
-                check = functools.partial(service.watcher.check, always=True)
-                loop.add_signal_handler(signal.SIGHUP, loop.run_in_executor, None, check)
+                loop.add_signal_handler(
+                    signal.SIGHUP, loop.run_in_executor, None, service.watcher.check
+                )
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-                loop.add_signal_handler(_CUT_OFF, loop.run_in_executor, None, _end_now, service)
                 ready.release()
                 yield
         except TrimtabError as error:
             log.error("cannot start: %s", error)
             raise
-        finally:
-            loop.remove_signal_handler(_CUT_OFF)  # from now on it ends the process at once
 
     return service.make_app(lifespan)
 
@@ -236,14 +231,10 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    signal.alarm(20)  # ends the process even if the interpreter no longer runs this thread
     for after, number in ((0.0, signal.SIGTERM), *_HURRY):
         time.sleep(after)
         os.kill(os.getpid(), number)
-
-
-def _end_now(service: Any) -> None:
-    service.stop()
-    os._exit(0)
 
 
 def _require_possible(settings: Settings) -> None:

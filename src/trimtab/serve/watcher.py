@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,18 +13,16 @@ from msgspec.structs import replace
 
 from trimtab.abtest.buckets import neutral
 from trimtab.errors import StoreError, TrimtabError
-from trimtab.models import ItemBias, Reranker
 from trimtab.serve import counters
-from trimtab.serve.ranking import Lookup, Ranker, warm_up
+from trimtab.serve.ranking import Lookup, Ranker
 from trimtab.serve.settings import Settings
 from trimtab.serve.wire import RefusalError, RefusedVersion, RerankerAnswer, VersionAnswer
-from trimtab.store import Store, Version
-from trimtab.tables.folders import POINTER, retry_while_replaced
+from trimtab.store import Store
 from trimtab.tables.times import as_datetime
 
 log = logging.getLogger("trimtab.serve")
 POLL_SECONDS = 0.5  # between checks of the store
-RETRY_SECONDS = 30.0  # before a version that could not be loaded is tried again
+RETRY_SECONDS = 5.0  # between checks while a version cannot be loaded
 _STOP_SECONDS = 10.0
 
 
@@ -43,27 +40,32 @@ class ServedVersion(NamedTuple):
         return self.about.version
 
 
-def prepare_version(
-    version: Version, bias: ItemBias, reranker: Reranker | None, has_test: bool
-) -> ServedVersion:
-    """Return a version ready to rank lists, with a control group if there is an A/B test."""
+def load_version(store: Store, settings: Settings) -> ServedVersion:
+    """Return the current version ready to rank lists; all its files must be whole.
+
+    The biases of a version with a reranker are those of the reranker.
+    """
+    version, bias, reranker = store.read(None, lambda v: (v, v.bias(), v.reranker()))
+    about = None
+    if reranker is None:
+        bias = bias.with_strength(settings.strength)
+    else:
+        reranker = reranker.with_strength(settings.strength)
+        bias, until = reranker.bias, as_datetime(reranker.learned_until).isoformat()
+        kept, sources = reranker.summary.kept, list(reranker.summary.sources)
+        about = RerankerAnswer(kept, sources, until, reranker.has_zone)
     lookup, manifest, summary = Lookup(bias.item_ids), version.manifest, bias.summary
     treatment = Ranker(bias, lookup, reranker)
-    control = Ranker(neutral(bias), lookup) if has_test else None
-    about_reranker = None
-    if reranker is not None:
-        until = as_datetime(reranker.learned_until).isoformat()
-        sources = list(reranker.summary.sources)
-        about_reranker = RerankerAnswer(reranker.summary.kept, sources, until, reranker.has_zone)
-    about = VersionAnswer(
+    control = None if settings.experiment is None else Ranker(neutral(bias), lookup)
+    answer = VersionAnswer(
         version.number, str(manifest["as_of"]), str(manifest["created"]), len(bias), bias.scale,
-        bias.unlisted, summary.metric, summary.k, treatment.depth, summary.strength,
-        about_reranker, current_time(),
+        bias.unlisted, summary.metric, summary.k, treatment.depth, summary.strength, about,
+        _current_time(),
     )  # fmt: skip
-    return ServedVersion(about, manifest, treatment, control)
+    return ServedVersion(answer, manifest, treatment, control)
 
 
-def current_time() -> str:
+def _current_time() -> str:
     """Return the current time in UTC as text."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -79,8 +81,6 @@ class StoreWatcher:
         self.current: ServedVersion | None = None
         self.refused: RefusedVersion | None = None
         self._settings = settings
-        self._signature: tuple[int, ...] | None = None
-        self._last_try = 0.0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trimtab-watch", daemon=True)
@@ -101,8 +101,7 @@ class StoreWatcher:
         Raises:
             StoreError: if it cannot be loaded.
         """
-        warm_up()
-        self.check(always=True)
+        self.check()
         if self.refused is not None:
             raise StoreError(self.refused.reason)
 
@@ -117,19 +116,9 @@ class StoreWatcher:
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
-    def check(self, always: bool = False) -> bool:
-        """Load another version if the store changed; return whether there was one.
-
-        Args:
-            always: Read the store even if it looks unchanged.
-        """
+    def check(self) -> bool:
+        """Load another version if the store has one; return whether it had."""
         with self._lock:
-            signature = self._read_signature()
-            waited = time.monotonic() - self._last_try
-            is_due = self.refused is not None and waited >= RETRY_SECONDS
-            if not (always or is_due or signature != self._signature):
-                return False
-            self._signature, self._last_try = signature, time.monotonic()
             try:
                 return self._update()
             except Exception as error:  # a damaged store can cause any error; keep serving
@@ -137,25 +126,15 @@ class StoreWatcher:
                 return False
 
     def _watch(self) -> None:
-        while not self._stopping.wait(POLL_SECONDS):
+        while not self._stopping.wait(RETRY_SECONDS if self.refused else POLL_SECONDS):
             self.check()
-
-    def _read_signature(self) -> tuple[int, ...] | None:
-        """Return numbers that change whenever the pointer is replaced; None if it is missing."""
-        with suppress(OSError):
-            found = (self.store.folder / POINTER).stat()
-            return found.st_mtime_ns, found.st_ino, found.st_size
-        return None
 
     def _update(self) -> bool:
         version, before = self.store.current(), self.current
         if before and (before.number, before.manifest) == (version.number, version.manifest):
             self._set_refused(None)
             return False
-        has_test = self._settings.experiment is not None
-        self.current = now = prepare_version(
-            *read_current(self.store, self._settings.strength), has_test
-        )
+        self.current = now = load_version(self.store, self._settings)
         counters.set_version(now.number)
         self._set_refused(None)
         if before is not None:
@@ -167,7 +146,7 @@ class StoreWatcher:
         number = None
         with suppress(Exception):  # the pointer itself may be damaged
             number = self.store.serving()
-        refused = RefusedVersion(number, _reason(error), current_time())
+        refused = RefusedVersion(number, _reason(error), _current_time())
         counters.refusals.inc()
         is_new = self.refused is None or self.refused.reason != refused.reason
         if is_new and self.current is not None:
@@ -178,28 +157,6 @@ class StoreWatcher:
     def _set_refused(self, refused: RefusedVersion | None) -> None:
         self.refused = refused
         counters.refused.set(refused is not None)
-
-
-def read_current(store: Store, strength: float) -> tuple[Version, ItemBias, Reranker | None]:
-    """Read the current version; read again if it was removed meanwhile.
-
-    All its files must be whole. The biases of a version with a reranker are those of the reranker.
-    """
-    version = store.current()
-
-    def read() -> tuple[ItemBias, Reranker | None]:
-        nonlocal version
-        version = store.current()
-        return version.bias(), version.reranker()
-
-    bias, reranker = retry_while_replaced(
-        read, lambda _: store.current().number != version.number,
-        f"{store.folder}: versions are removed before they can be read; publish less often",
-    )  # fmt: skip
-    if reranker is None:
-        return version, bias.with_strength(strength), None
-    reranker = reranker.with_strength(strength)
-    return version, reranker.bias, reranker
 
 
 def _reason(error: Exception) -> str:

@@ -190,36 +190,6 @@ class ReloadAnswer(Struct):
     refused: RefusedVersion | None
 
 
-class ExposureStatus(Struct):
-    """State of the exposure log, in lists since the start."""
-
-    folder: str
-    buffered: int
-    written: int
-    dropped: int
-
-
-class ExperimentStatus(Struct):
-    """The A/B test that is running."""
-
-    salt: str
-    share: float
-
-
-class StatusAnswer(Struct):
-    """Service status."""
-
-    store: str
-    started_at: str
-    requests_now: int
-    swaps: int
-    refusals: int
-    served: VersionAnswer
-    experiment: ExperimentStatus | None
-    exposures: ExposureStatus | None
-    limits: dict[str, int]
-
-
 class Problem(Struct):
     """Why a request was refused."""
 

@@ -231,11 +231,11 @@ class Store:
 
     def load(self) -> ItemBias:
         """Return the biases served now."""
-        return self._read(None, Version.bias)
+        return self.read(None, Version.bias)
 
     def version(self, number: int | None = None) -> Version:
         """Return a version by its number; the version served now if None."""
-        return self._read(number, lambda version: version)
+        return self.read(number, lambda version: version)
 
     def history(self) -> list[Version]:
         """Return all versions kept that can be read, oldest first."""
@@ -287,7 +287,7 @@ class Store:
             f"choose one of {', '.join(map(str, kept))}"
         )
 
-    def _read(self, number: int | None, use: Callable[[Version], _Used]) -> _Used:
+    def read(self, number: int | None, use: Callable[[Version], _Used]) -> _Used:
         """Return what `use` reads of a version; read again if it was removed meanwhile."""
         entry: dict[str, Any] = {}
 

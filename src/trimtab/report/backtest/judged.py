@@ -101,12 +101,7 @@ def methods_section(view: Overview) -> Section | None:
 
 
 def engines_section(view: Overview) -> Section | None:
-    """Return what to do on every engine, in each metric; None if there is only one."""
+    """Return what to do on every engine; None if there is only one."""
     if len(view.all_engines) == 1:
         return None
-    others = [metric for metric in view.metrics if metric != view.metric]
-    made: list[Block] = [TEXT.table("engines_table", view, view.metric)]
-    if others:
-        tables = [TEXT.table("engines_table", view, metric) for metric in others]
-        made.append(Fold("All metrics", tables))
-    return Section("engines", TEXT.paragraphs("engines", view), made)
+    return Section("engines", TEXT.paragraphs("engines", view), [TEXT.table("engines_table", view)])
