@@ -12,7 +12,8 @@ LONG = "x" * 300  # no system takes such a name, whoever asks
 REFUSALS = {
     "an unknown setting": ((*FIT, "--set", "depth=3"), ["--set depth=3", "penalty"]),
     "a setting without a value": ((*FIT, "--set", "penalty"), ["--set penalty", "name=value"]),
-    "a setting out of range": ((*FIT, "--set", "k=0"), ["--k 0: must be"]),
+    "a setting out of range": ((*FIT, "--k", "0"), ["--k 0: must be"]),
+    "a setting that has an option": ((*FIT, "--set", "k=5"), ["--set k=5: unknown name k"]),
     "a setting of the job": ((*REFRESH, "--set", "keep=0"), ["--set keep=0: must be"]),
     "more slots than can be learned for": ((*FIT, "--k", "1000000"), ["--k 1000000", "1000"]),
     "more slots in a refresh": (

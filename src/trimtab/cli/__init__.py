@@ -94,7 +94,7 @@ for _command, _example in _COMMANDS:
 def version_option(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Keep a recommender on trend with one bias per item, learned from recent feedback."""
+    """Update a recommender's lists with recent purchases, without retraining it."""
     if version:
         print(__version__)
         raise typer.Exit

@@ -53,10 +53,10 @@ def abtest(
         primary: Ratio that the verdict is about; the first one by default.
         control: Totals of the control group, like emails=400,opens=60.
         treatment: Totals of the treatment group, as for --control.
-        labels: Names in the column bucket: control, then one or more treatments.
+        labels: Values of the column bucket: control, then one or more treatments.
         share: Share of users in the treatment group; 0.5 by default.
         shares: Share planned for each bucket, control first, like 0.7,0.3.
-        margin: Share by which buckets may differ and still be equivalent, like 2%.
+        margin: Largest relative difference that counts as none, like 2%.
         planned: Number of emails or users planned. The verdict then holds at every look.
         plan: Print how many emails or users a test needs.
         lift: Share by which the treatment would be better, like 3%, for --plan. Repeatable.

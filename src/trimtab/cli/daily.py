@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from trimtab.cli.options import (
     refuse_with,
     refuse_without,
     require_output,
+    settings_of,
 )
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import (
@@ -35,7 +35,7 @@ from trimtab.replay.plan import ENGINES, make_engines, open_log
 from trimtab.replay.python_engines import is_engine_address
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
-_LEARNER = [own.name for own in fields(BiasLearner)]
+_LEARNER = settings_of(BiasLearner)
 _OTHERS = [
     "recent_days", "windows", "keep", "duplicates", "widen", "repeats",
     "max_concentration",
@@ -54,7 +54,7 @@ def refresh(
     as_of: str | None = None, setting: list[str] | None = None, columns: str | None = None,
     as_json: bool = False, **given: Any,
 ) -> None:  # fmt: skip
-    """Run the daily job: learn one day's biases and publish them.
+    """Run the daily job: learn from recent purchases, and publish.
 
     With --method reranker or auto, the newest lists are finished: ranked by each user's own
     purchases too, with items added to them. --exclude and --allowed are for finished lists.

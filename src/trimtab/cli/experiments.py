@@ -71,12 +71,12 @@ def backtest(
     Options:
         plan: TOML file with settings. Options override it.
         date: Date of the first day of a test, like 2017-11-01. Repeatable.
-        first: Date of the first test of a series.
-        last: Date of the last test of a series.
+        first: Date of the first test of a series; needs --last.
+        last: Date of the last test of a series; needs --first.
         engine: Engine to test: markov, factorization, category, popularity, repeat or module:name
             in Python. Repeatable.
-        method: Method to compare: truncate, decay, distrdiff, ratio, recent, bestsellers, paper,
-            default or reranker. Repeatable.
+        method: Method to compare: bias (default in plans and results), reranker, truncate, decay,
+            distrdiff, ratio, recent, bestsellers or paper. Repeatable.
         metric: Metric to learn for and report: acc, map or ndcg; by default all, and ndcg with
             --lists. Repeatable.
         k: Slots per user; 10 unless the plan sets it.
@@ -128,7 +128,7 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
 def report(results: str, tables: bool = False) -> None:
     """Write a page of charts and tables from a backtest.
 
-    The page of an interrupted run has what is finished, and says so.
+    The page of an interrupted run shows what is finished.
 
     Options:
         results: Folder of a backtest, finished or interrupted.

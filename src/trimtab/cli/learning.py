@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from trimtab import parquet
 from trimtab.checks import DUPLICATES, require_choice
-from trimtab.cli.options import parse_settings, refuse_overwriting
+from trimtab.cli.options import parse_settings, refuse_overwriting, settings_of
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import print_json, print_table, say, say_about
 from trimtab.cli.tables import open_tables
@@ -20,7 +20,7 @@ from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, WEIGHT, ColumnM
 from trimtab.tables.files import require_writable_folder
 
 PAPER = "paper"
-_SETTINGS = [own.name for learner in (BiasLearner, RerankLearner) for own in fields(learner)]
+_SETTINGS = settings_of(BiasLearner, RerankLearner)
 
 
 @options_from((BiasLearner, "k metric"), settings=_SETTINGS)
@@ -40,7 +40,8 @@ def fit(
         events: File with recent purchases: user_id, item_id, and timestamp and weight if known.
         out: Folder to save the model in.
         method: Name of the method: bias, reranker, auto (the better one) or paper.
-        history: File with earlier sales: events, or item_id and count. A reranker needs events.
+        history: File with earlier purchases, or with item_id and count. A reranker needs
+            purchases.
         items: File with item categories: item_id, category.
     """
     require_choice("method", method, (*METHODS, PAPER))
@@ -78,7 +79,7 @@ def make_learner(
 ) -> BiasLearner | RerankLearner:
     """Return the learner of a method, with the settings of --set."""
     learner = RerankLearner if method in (RERANKER, AUTO) else BiasLearner
-    settings = {**shared, **parse_settings(setting, [field.name for field in fields(learner)])}
+    settings = {**shared, **parse_settings(setting, settings_of(learner))}
     return BiasLearner.paper(**settings) if method == PAPER else learner(**settings)
 
 

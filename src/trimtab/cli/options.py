@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,8 @@ SHARED = {
     "duplicates": "Rule for a (user, item) pair listed twice: error, max, mean or sum.",
     "escape": "In CSV, put an apostrophe before text that a spreadsheet may run as a formula. It "
     "changes such ids.",
-    "events": "Purchases: Parquet, CSV, gift-shop or complete-journey. By default gift-shop.",
+    "events": "Purchases: Parquet, CSV, the address of a database, gift-shop or complete-journey. "
+    "By default gift-shop.",
     "lists": "Folder of dated lists of your own engine, one file or partition per day.",
     "model": "Folder of a saved model, or a store.",
     "out": "Folder for the results.",
@@ -77,13 +79,20 @@ def refuse_escape(escape: bool, out: Path) -> None:
         raise SettingError(f"--escape: is for .csv files, but --out is {out}; drop --escape")
 
 
+def settings_of(*classes: Any) -> list[str]:
+    """Return the names of settings that have no option of their own."""
+    names = (own.name for one in classes for own in fields(one))
+    return [name for name in dict.fromkeys(names) if name not in ("k", "metric")]
+
+
 def parse_settings(pairs: Sequence[str] | None, names: Sequence[str]) -> dict[str, Any]:
     """Return settings from name=value pairs; a value that is not JSON is text."""
     settings: dict[str, Any] = {}
     for pair in pairs or ():
         name, equals, text = pair.partition("=")
         if not equals or name not in names:
-            raise SettingError(f"--set {pair}: must be name=value; names are {', '.join(names)}")
+            wrong = f"unknown name {name}" if equals else "must be name=value"
+            raise SettingError(f"--set {pair}: {wrong}; names are {', '.join(names)}")
         words: dict[str, Any] = {"true": True, "false": False}
         if name != "widen":  # whose value may be the word
             words["none"] = None

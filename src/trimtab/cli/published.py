@@ -142,7 +142,7 @@ def _bounds(low: float | None, high: float | None) -> str:
 
 @options_from()
 def rollback(store: str, to: int | None = None) -> None:
-    """Switch back to an earlier version.
+    """Switch back to an earlier version, or to any other with --to.
 
     Options:
         to: Number of the version to serve; by default the previous one.

@@ -73,8 +73,8 @@ def apply(
         lists: File with the engine's lists: user_id, item_id, score.
         out: File for the top k lists, .parquet or .csv.
         history: File with purchases up to now, for a reranker: user_id, item_id, timestamp.
-        as_of: Instant that a reranker's lists are for, like 2026-11-01T00:00:00+00:00; by default
-            the end of what is known.
+        as_of: Instant that a reranker makes the lists for, like 2026-11-01T00:00:00+00:00; by
+            default the end of what is known.
         tz: Time zone of --history and --as-of, if they have none.
         exclude: File with pairs not to show: user_id, item_id.
         allowed: File with the only items to show: item_id.
@@ -205,7 +205,7 @@ def evaluate(
     lists: str, events: str, baseline: str | None = None, weight: str | None = None,
     columns: str | None = None, as_json: bool = False, *, k: int,
 ) -> None:  # fmt: skip
-    """Score lists against purchases, and compare them with other lists.
+    """Score lists against purchases.
 
     Metrics at k: ACC, MAP, NDCG, hit rate, recall, MRR, coverage (share of all items shown). With
     --baseline, also the lift of each with its 90 % interval.

@@ -19,8 +19,8 @@ _PLACE = "FOLDER"  # stands for the folder, in files of schedule
 def init(folder: str) -> None:
     """Write a small project for the daily job into an empty folder.
 
-    Settings, scripts for the job and for a backtest, schedules. It runs on the gift shop's data as
-    it stands.
+    It has settings, scripts for the job and for a backtest, and schedules. It runs on the gift
+    shop's data unchanged.
 
     Options:
         folder: Empty or new folder for the project.

@@ -125,9 +125,9 @@ class Refresh:
             "unknown-items" newest lists of which most entries are items without any data; with
             "id-type" item ids of another type than those of the version served now; with
             "leaked-lists" training lists that seem to have seen their window.
-        method: method to learn with: bias, reranker or auto (the better one, and no change on a
-            whim). A reranker has the learner's k, metric, scale and seed; its item part is
-            published as the biases. "auto" takes the method with the best forecast on held-out
+        method: method to learn with: bias, reranker or auto (the better one; it switches only
+            for a clear gain). A reranker has the learner's k, metric, scale and seed; its item part
+            is published as the biases. "auto" takes the method with the best forecast on held-out
             windows; the one served before is kept unless it gains nothing or another is better by
             more than its standard error. The name that a backtest has for the bias, "default", is
             understood.

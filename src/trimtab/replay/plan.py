@@ -213,7 +213,7 @@ def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
     if "first" in settings and "last" in settings:
         every = settings.get("every", EVERY)
         return tuple(rolling_dates(settings["first"], settings["last"], every))
-    raise SettingError("dates is missing: give dates, or first and last (and every, in days)")
+    raise SettingError("dates is missing: give dates, or both first and last (and every, in days)")
 
 
 def _options(settings: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:

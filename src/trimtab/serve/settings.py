@@ -31,7 +31,7 @@ class Settings:
     Args:
         host: Address to listen on; one that is not local needs a token.
         port: Port to listen on, or 0 for any free port.
-        workers: Processes that share the port, one per core; more than 1 on Linux.
+        workers: Processes that share the port; more than 1 only on Linux.
         strength: Share of what was learned to use, from 0 (the engine alone) to 1.
         salt: Name of the A/B test; it determines each user's group.
         share: Share of users in the treatment group with a salt; 0.5 by default.

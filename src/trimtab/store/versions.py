@@ -284,7 +284,7 @@ class Store:
                 number = kept[number]
         raise StoreError(
             f"there is no earlier version to roll back to from version {pointer['current']}; "
-            f"choose one of {', '.join(map(str, kept))}"
+            f"to serve a later one, name it: {', '.join(map(str, kept))}"
         )
 
     def read(self, number: int | None, use: Callable[[Version], _Used]) -> _Used:
