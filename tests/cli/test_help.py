@@ -27,7 +27,7 @@ from trimtab.replay.rivals import KINDS
 from trimtab.serve import run as run_service
 from trimtab.serve import settings as serve_settings
 
-LEARNED = [own.name for own in fields(BiasLearner)]
+LEARNED = [own.name for own in fields(BiasLearner) if own.name not in ("k", "metric")]
 GROUP: Any = get_command(app)
 COMMANDS: dict[str, Any] = GROUP.commands
 PARAMETERS = {
