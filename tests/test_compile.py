@@ -8,11 +8,11 @@ from pathlib import Path
 import trimtab.kernels
 from trimtab.compile import compile_kernels
 
-# Kernels that neither a refresh nor a service uses: of backtests, the paper's method, metrics and
-# A/B tests.
+# Kernels that neither a refresh nor a service uses: of backtests, the paper's method, metrics, A/B
+# tests and `apply(explore=)`.
 ELSEWHERE = {
     "engines", "ascent_rows", "ascent_steps", "ordered_weights", "counting.find_relevance",
-    "counting.sum_lists", "counting.sum_redistributed",
+    "counting.sum_lists", "counting.sum_redistributed", "ranking.merge_explored",
 }  # fmt: skip
 
 
