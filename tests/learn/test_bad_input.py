@@ -381,7 +381,7 @@ FILES = {
     "a checksum that does not match": (with_bias(damage_table), "bias | checksum"),
     "an unknown setting": (
         with_arguments(*FIT, "--out", "out", "--set", "penality=1"),
-        "--set | penality=1 | k, metric, method, scale",
+        "--set | penality=1 | names are method, scale",
     ),
     "an unknown ending": (
         with_arguments(*APPLY, "--out", "out.xlsx"), "out.xlsx | .parquet | .csv"
