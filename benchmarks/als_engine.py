@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.arrays import Lists, Sets, close_lists
+from trimtab.arrays import Lists, Sets, close_lists, pointers
 from trimtab.engines import Engine, Markov
-from trimtab.engines.base import Events, gather_purchases, pointers
+from trimtab.engines.base import Events, gather_purchases
 from trimtab.metrics.per_user import rank_lists
 from trimtab.tables.lists import group_sets
 

@@ -56,9 +56,17 @@ class Sets(NamedTuple):
         return Sets(indptr, self.items[entries])
 
 
+def pointers(codes: Codes | Ints, n: int) -> Ints:
+    """Return where the rows of each code begin once rows are grouped by code."""
+    return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))]).astype(np.int64)
+
+
 def entries_of(indptr: Ints, chosen: Ints | Codes) -> tuple[Ints, Ints]:
-    """Return the pointers of the chosen rows once packed, and the current place of each entry."""
-    lengths = np.diff(indptr)[chosen]
+    """Return the pointers of the chosen rows once packed, and the current place of each entry.
+
+    -1 chooses an empty row.
+    """
+    lengths = np.append(np.diff(indptr), 0)[chosen]
     ends = np.concatenate([[0], np.cumsum(lengths)])
     return ends, np.arange(ends[-1]) + np.repeat(indptr[chosen] - ends[:-1], lengths)
 

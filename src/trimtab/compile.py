@@ -27,7 +27,6 @@ from trimtab.errors import TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.store import Store
 from trimtab.tables.columns import ITEM, SCORE, USER
-from trimtab.tables.vocabulary import Vocabulary
 
 _N_USERS, _N_ITEMS, _N_LISTED, _N_DAYS = 200, 40, 15, 40
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,7 +42,6 @@ def compile_kernels() -> float:
         store = _refresh(lists, events, Path(name))
         # A refresh may find this scale to be the best; the tiny shop's does not.
         BiasLearner(scale="list").fit(lists, events.slice(events.num_rows - 500)).apply(lists)
-        Vocabulary(pa.array(["text"])).hashes()
         if find_spec("starlette") is not None:  # of the extra "serve"
             from trimtab.serve.settings import Settings
             from trimtab.serve.watcher import StoreWatcher

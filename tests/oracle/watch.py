@@ -93,6 +93,6 @@ def build(case: Case) -> State | None:
 def entries_of(weights: OrderedWeights) -> list[tuple[float, int]]:
     """(key, weight) in the order of keys."""
     found: list[tuple[float, int]] = []
-    for _, first, length, _ in weights.blocks[: weights.n_blocks[0]].tolist():
-        found += weights.entries[first : first + length].tolist()
+    for block in range(int(weights.n_blocks[0])):
+        found += weights.entries[block, : weights.blocks["length"][block]].tolist()
     return found

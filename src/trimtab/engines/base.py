@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, close_lists, entries_of
+from trimtab.arrays import Codes, Floats, Ints, Lists, close_lists, entries_of, pointers
 from trimtab.checks import (
     MOST_DAYS,
     require_fitted,
@@ -101,11 +101,6 @@ def rank_each(kernel: Any, n_users: int, n: int, *given: Any) -> Lists:
     return close_lists(items, scores, lengths, n)
 
 
-def pointers(codes: Codes | Ints, n: int) -> Ints:
-    """Return where the rows of each code begin once rows are grouped by code."""
-    return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))]).astype(np.int64)
-
-
 class Sparse(NamedTuple):
     """A matrix in CSR form: scores of items by row, weights of rows by user, times by state."""
 
@@ -115,8 +110,7 @@ class Sparse(NamedTuple):
 
     def take(self, rows: Codes) -> Sparse:
         """Return the given rows; an empty one for -1."""
-        with_empty = np.append(self.indptr, self.indptr[-1])  # row -1 is the last one
-        indptr, entries = entries_of(with_empty, rows)
+        indptr, entries = entries_of(self.indptr, rows)
         return Sparse(indptr, self.columns[entries], self.values[entries])
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.arrays import Codes, Lists, Sets, Singles, split_into_blocks
+from trimtab.arrays import Codes, Lists, Sets, Singles, pointers, split_into_blocks
 from trimtab.checks import require_scipy_sparse, require_whole
-from trimtab.engines.base import Engine, Events, gather_purchases, pointers, rank_each
+from trimtab.engines.base import Engine, Events, gather_purchases, rank_each
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import one_blas_thread
 

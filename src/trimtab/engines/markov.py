@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimtab.arrays import Codes, Floats, Ints, Lists
+from trimtab.arrays import Codes, Floats, Ints, Lists, pointers
 from trimtab.checks import require_whole
 from trimtab.engines.base import (
     Engine,
@@ -29,7 +29,6 @@ from trimtab.engines.base import (
     Sparse,
     gather_purchases,
     mix_lists,
-    pointers,
     sum_entries,
 )
 from trimtab.tables.vocabulary import Vocabulary

@@ -29,6 +29,7 @@ import numpy as np
 from trimtab.arrays import Codes, Floats, Ints, Singles
 from trimtab.kernels.compiling import bare_helper, bare_kernel
 from trimtab.kernels.ordered_weights import OrderedWeights, add_weight
+from trimtab.kernels.ranking import is_above
 from trimtab.kernels.short_arrays import in_ascending_range, in_range
 
 GROUP = 256  # units that share a lower bound
@@ -113,15 +114,9 @@ def _set_bounds(units, rows, unit, whole):
 
 
 @bare_helper
-def _is_before(cell, score, marked):
-    """Whether the item in a cell comes before another, by the tie rule."""
-    return cell.score > score or (cell.score == score and cell.item < marked)
-
-
-@bare_helper
 def _raise(cells, first, p, score, marked):
     """Put an item into cell p, or further up as far as it belongs; returns its cell."""
-    while p > first and not _is_before(cells[p - 1], score, marked):
+    while p > first and not is_above(cells[p - 1].score, cells[p - 1].item, score, marked):
         cells[p] = cells[p - 1]
         p -= 1
     cells[p].score = score
@@ -146,13 +141,13 @@ def fill_row(units, rows, unit):
         item = units.items[e]
         score = units.scores[e] + rows.bias[item]
         if score > -np.inf:
-            if not _is_before(cells[last], score, item * 2):
+            if not is_above(cells[last].score, cells[last].item, score, item * 2):
                 _raise(cells, start, min(start + n, last), score, item * 2)
             n += 1
     for x in range(rows.n_raised[0] if units.reaches_unlisted else 0):
         item = rows.raised[x]
         score = rows.bias[item]
-        if _is_before(cells[last], score, item * 2):
+        if is_above(cells[last].score, cells[last].item, score, item * 2):
             n += 1
             break  # all that follow are outside the row, too
         if not in_range(units.items, begin, end, item):
@@ -196,11 +191,11 @@ def _move_in_row(units, rows, unit, marked, score):
     if cells[p].item != marked and cells[p].score > -np.inf:
         # The last item or this one is outside from now on.
         whole = False
-        if _is_before(cells[p], score, marked):
+        if is_above(cells[p].score, cells[p].item, score, marked):
             rows.floor[unit] = cells[p].score
             return
     p = _raise(cells, start, p, score, marked)
-    while p < last and cells[p + 1].score > -np.inf and _is_before(cells[p + 1], score, marked):
+    while p < last and is_above(cells[p + 1].score, cells[p + 1].item, score, marked):
         cells[p] = cells[p + 1]
         p += 1
     # Behind all others of a row, it may be behind items outside.
@@ -262,35 +257,21 @@ def update_row(units, rows, unit, marked, score):
 @bare_helper
 def set_bias(rows, item, bias):
     """Give an item its new bias, and its place among the raised items."""
-    n = rows.n_raised[0]
-    if rows.bias[item] > 0:
-        n -= 1
-        for p in range(_place_raised(rows, n + 1, item), n):
-            rows.raised[p] = rows.raised[p + 1]
+    raised = rows.raised
+    n = 0
+    for p in range(rows.n_raised[0]):
+        other = raised[p]
+        raised[n] = other
+        n += other != item
     rows.bias[item] = bias
     if bias > 0:
-        place = _place_raised(rows, n, item)
-        for p in range(n, place, -1):
-            rows.raised[p] = rows.raised[p - 1]
-        rows.raised[place] = item
+        p = n
+        while p > 0 and is_above(bias, item, rows.bias[raised[p - 1]], raised[p - 1]):
+            raised[p] = raised[p - 1]
+            p -= 1
+        raised[p] = item
         n += 1
     rows.n_raised[0] = n
-
-
-@bare_helper
-def _place_raised(rows, n, item):
-    """Where an item is, or belongs, among the first n raised items."""
-    low = 0
-    high = n
-    while low < high:
-        middle = (low + high) >> 1
-        other = rows.raised[middle]
-        before = rows.bias[other] - rows.bias[item]
-        if before > 0 or (before == 0 and other < item):
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @bare_kernel
@@ -314,5 +295,7 @@ def fill_rows(start, stop, units, rows):
 @bare_kernel
 def add_losses(units, rows):
     """Add the hits of all units to the shared losses."""
-    for unit in range(len(rows.floor)):
-        _apply_losses(rows, _note_losses(units, rows, unit, np.int64(1), np.int64(0)))
+    for unit in units.unit_of:  # in another order than that of floors, which is nearly that of keys
+        if unit >= 0:
+            n = _note_losses(units, rows, np.int64(unit), np.int64(1), np.int64(0))
+            _apply_losses(rows, n)

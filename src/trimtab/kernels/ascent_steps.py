@@ -34,6 +34,7 @@ from trimtab.arrays import Codes, Floats, Ints
 from trimtab.kernels.ascent_rows import GROUP, hit_step, set_bias, stays_below_k, update_row
 from trimtab.kernels.compiling import bare_helper, bare_kernel
 from trimtab.kernels.ordered_weights import first_key_over, skip_below
+from trimtab.kernels.ranking import is_above
 from trimtab.kernels.short_arrays import STACK, bring_forward, sort_curve
 
 MARGIN = 1e-6  # in units of the median k-th score
@@ -294,7 +295,7 @@ def add_breakpoints(units, rows, item, scratch, n_affected):
             if hit != relevant:
                 step = hit_step(units, unit, slot, hits)
                 delta = step if relevant else -step
-                passed = own_score > score or (own_score == score and item < marked >> 1)
+                passed = is_above(own_score, item, score, marked >> 1)
                 if step == 0:
                     pass
                 elif listed and passed:
@@ -368,7 +369,7 @@ def _climb(losses, has_losses, points, deltas, n, limit, rules, to_beat):
                 lost, block, entry = skip_below(losses, block, entry, at)
                 value -= lost
         if block < n_blocks:
-            at = min(at, losses.entries[entry].key)
+            at = min(at, losses.entries[block, entry].key)
         net = np.int64(0)
         while e < n and points[e] == at:
             net += deltas[e]

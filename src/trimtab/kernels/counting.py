@@ -15,7 +15,6 @@ from trimtab.kernels.short_arrays import STACK, first_not_below, sort_curve
 # FNV-1a (Fowler, Noll and Vo), finished by `mix`: alone, its high bits know little of the last byte
 _FNV_START = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
-_MINUS, _ZERO, _TEN = np.uint64(ord("-")), np.uint64(ord("0")), np.uint64(10)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -27,46 +26,10 @@ _S32 = np.uint64(32)
 
 
 @kernel
-def mark_seen(start, stop, ids, lowest, seen):
-    """Set `seen` at id - lowest for every id that occurs."""
-    for row in range(start, stop):
-        seen[ids[row] - lowest] = True
-
-
-@kernel
 def look_up(start, stop, ids, lowest, codes, out):
     """Write the code of each id; `codes` is indexed by id - lowest."""
     for row in range(start, stop):
         out[row] = codes[ids[row] - lowest]
-
-
-@kernel
-def find_starts(start, stop, units, indptr):
-    """Fill `indptr` from the unit of each row in a range; returns whether the units ascend there.
-
-    If they ascend in all ranges, `indptr` is filled.
-    """
-    last = np.int64(units[start - 1]) if start > 0 else np.int64(-1)
-    for row in range(start, stop):
-        unit = np.int64(units[row])
-        if unit < last:
-            return False
-        for other in range(last + 1, unit + 1):
-            indptr[other] = row
-        last = unit
-    if stop == len(units):
-        for other in range(last + 1, len(indptr)):
-            indptr[other] = stop
-    return True
-
-
-@kernel
-def count_rows(units, indptr):
-    """Fill `indptr`, all 0 before, from the unit of each row."""
-    for row in range(len(units)):
-        indptr[units[row] + 1] += 1
-    for unit in range(len(indptr) - 1):
-        indptr[unit + 1] += indptr[unit]
 
 
 @kernel
@@ -99,39 +62,13 @@ def mix(state):
     return bits ^ (bits >> _S31)
 
 
-@helper
-def _add_byte(state, byte):
-    """The state of FNV-1a after one more byte."""
-    return (state ^ byte) * _FNV_PRIME
-
-
 @kernel
 def hash_texts(start, stop, offsets, text, out):
     """Write the hash of each text; that of row r is text[offsets[r]:offsets[r + 1]]."""
     for row in range(start, stop):
         state = _FNV_START
         for at in range(offsets[row], offsets[row + 1]):
-            state = _add_byte(state, np.uint64(text[at]))
-        out[row] = mix(state)
-
-
-@kernel
-def hash_whole_numbers(start, stop, ids, out):
-    """Write the hash of each number's decimal text."""
-    digits = np.empty(20, np.uint64)
-    for row in range(start, stop):
-        state = _FNV_START
-        left = np.uint64(ids[row])
-        if ids[row] < 0:
-            state = _add_byte(state, _MINUS)
-            left = ~left + np.uint64(1)
-        n = 0
-        while n == 0 or left > 0:
-            digits[n] = _ZERO + left % _TEN
-            left //= _TEN
-            n += 1
-        for place in range(n - 1, -1, -1):
-            state = _add_byte(state, digits[place])
+            state = (state ^ np.uint64(text[at])) * _FNV_PRIME
         out[row] = mix(state)
 
 
@@ -209,18 +146,10 @@ def group_events(items, users, ticks, starts, grouped):
 
 
 @kernel
-def count_runs_of_ticks(starts, grouped):
-    """Return the number of different (item, tick) pairs of grouped events."""
-    n = 0
-    for item in range(len(starts) - 1):
-        for row in range(starts[item], starts[item + 1]):
-            n += row == starts[item] or grouped[row, 1] != grouped[row - 1, 1]
-    return n
-
-
-@kernel
 def count_sales(starts, grouped, weights, seen, items, ticks, visits, buyers, firsts):
     """Count visits (user and tick with a purchase) and new buyers by item and tick.
+
+    Returns the number of (item, tick) pairs; there are at most as many as events.
 
     Args:
         starts: index of the first event of each item, and the number of events.
@@ -253,6 +182,7 @@ def count_sales(starts, grouped, weights, seen, items, ticks, visits, buyers, fi
                     firsts[at] += weights[row]
                 seen[user, 0] = item
                 seen[user, 1] = tick
+    return at + 1
 
 
 @kernel

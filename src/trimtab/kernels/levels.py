@@ -33,6 +33,7 @@ import numpy as np
 
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.counting import longest_list
+from trimtab.kernels.ranking import is_above
 from trimtab.kernels.short_arrays import STACK, sort_curve
 
 # The choice model ---------------------------------------------------------------------------------
@@ -80,10 +81,11 @@ def coefficient_sums(
     n_coefficients = len(beta)
     n_item_features = tables.shape[2]
     first_term = 1 + n_item_features
-    probabilities = np.empty(longest_list(start, stop, indptr))
+    longest = longest_list(start, stop, indptr)
+    probabilities = np.empty(longest)
+    features = np.empty((longest, n_coefficients))
     mean = np.empty(n_coefficients)
     unit_gradient = np.empty(n_coefficients)
-    features = np.empty(n_coefficients)
     for unit in range(start, stop):
         weight = weights[unit]
         if weight == 0.0:
@@ -95,11 +97,14 @@ def coefficient_sums(
         hit_logits = 0.0
         for e in range(n):
             item = items[first + e]
-            logit = beta[0] * scores[first + e]
+            features[e, 0] = scores[first + e]
             for j in range(n_item_features):
-                logit += beta[1 + j] * tables[table, item, j]
+                features[e, 1 + j] = tables[table, item, j]
             for j in range(first_term, n_coefficients):
-                logit += beta[j] * terms[first + e, j - first_term]
+                features[e, j] = terms[first + e, j - first_term]
+            logit = 0.0
+            for j in range(n_coefficients):
+                logit += beta[j] * features[e, j]
             probabilities[e] = logit
             if hits[first + e]:
                 all_hits += hits[first + e]
@@ -109,22 +114,16 @@ def coefficient_sums(
             mean[j] = 0.0
             unit_gradient[j] = 0.0
         for e in range(n):
-            item = items[first + e]
-            features[0] = scores[first + e]
-            for j in range(n_item_features):
-                features[1 + j] = tables[table, item, j]
-            for j in range(first_term, n_coefficients):
-                features[j] = terms[first + e, j - first_term]
             probability = probabilities[e]
             scaled = weight * probability
             for j in range(n_coefficients):
-                mean[j] += probability * features[j]
-                part = scaled * features[j]
+                mean[j] += probability * features[e, j]
+                part = scaled * features[e, j]
                 for i in range(j + 1):
-                    curvature[j, i] += part * features[i]
+                    curvature[j, i] += part * features[e, i]
             if hits[first + e]:
                 for j in range(n_coefficients):
-                    unit_gradient[j] += hits[first + e] * features[j] / all_hits
+                    unit_gradient[j] += hits[first + e] * features[e, j] / all_hits
         for j in range(n_coefficients):
             unit_gradient[j] = weight * (unit_gradient[j] - mean[j])
             gradient[j] += unit_gradient[j]
@@ -207,12 +206,6 @@ def add_level(start, stop, indptr, items, table_of, values, length, out):
 
 
 @helper
-def _is_above(score, item, other_score, other_item):
-    """Whether an item ranks above another, by the tie rule of `ranking`."""
-    return score > other_score or (score == other_score and item < other_item)
-
-
-@helper
 def _hit_value(slot, hits, max_hits, k, hit_values, counts_hits_above):
     """The value of a hit in a slot, with `hits` hits down to it."""
     if slot >= k:
@@ -234,7 +227,7 @@ def _find_crossings(own, first, end, items, scores, slopes, relevant, low, high,
     for e in range(first, end):
         if e == own:
             continue
-        was_above = _is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
+        was_above = is_above(scores[e] + low * slopes[e], items[e], own_score, items[own])
         if was_above:
             slot += 1
             hits += relevant[e]

@@ -1,7 +1,7 @@
 """Whole-number weights at keys in ascending order, kept in sorted blocks.
 
 A search is a binary search over the blocks and one inside a block; adding a key moves at most the
-entries of one block. A full block is split; when no block is left, all entries are spread anew. A
+entries of one block. When a block is full, all entries are spread anew over half-full blocks. A
 negative weight removes; entries of weight 0 vanish.
 """
 
@@ -17,16 +17,14 @@ from trimtab.kernels.compiling import bare_helper
 BLOCK = 256  # entries
 _HALF = BLOCK // 2
 _ENTRY = np.dtype([("key", np.float64), ("weight", np.int64)])
-# Where the entries of a block start, how many there are, and their sum; none has a key below `low`.
-_BLOCK_INFO = np.dtype(
-    [("low", np.float64), ("first", np.int64), ("length", np.int64), ("sum", np.int64)]
-)
+# How many entries a block has, and their sum; none has a key below `low`.
+_BLOCK_INFO = np.dtype([("low", np.float64), ("length", np.int64), ("sum", np.int64)])
 
 
 class OrderedWeights(NamedTuple):
-    """Weights by key; blocks are in ascending order, and the first one starts at entry 0."""
+    """Weights by key, ascending from block to block and inside each."""
 
-    entries: Any  # of _ENTRY
+    entries: Any  # of _ENTRY, by [block, place]
     blocks: Any  # of _BLOCK_INFO
     n_blocks: Ints  # one number
     spare: Any  # room for all entries
@@ -34,21 +32,20 @@ class OrderedWeights(NamedTuple):
 
 def make_weights(max_entries: int) -> OrderedWeights:
     """No weights yet, and room for `max_entries` different keys."""
-    # Spreading leaves blocks half full, so this makes room for as many entries again.
-    n = 4 * (max_entries // BLOCK + 1) + 8
+    n = max_entries // _HALF + 2
     weights = OrderedWeights(
-        entries=np.zeros(n * BLOCK, _ENTRY),
+        entries=np.zeros((n, BLOCK), _ENTRY),
         blocks=np.zeros(n, _BLOCK_INFO),
         n_blocks=np.ones(1, np.int64),
-        spare=np.zeros(n * BLOCK, _ENTRY),
+        spare=np.zeros(n * _HALF, _ENTRY),
     )
-    weights.blocks[0] = (-np.inf, 0, 0, 0)
+    weights.blocks["low"][0] = -np.inf
     return weights
 
 
 @bare_helper
 def _find_place(weights, key):
-    """The block and the entry where a key is or would be."""
+    """The block and the place in it where a key is or would be."""
     low = 0
     high = weights.n_blocks[0]
     while high - low > 1:
@@ -58,11 +55,11 @@ def _find_place(weights, key):
         else:
             low = middle
     block = low
-    low = weights.blocks[block].first
-    high = low + weights.blocks[block].length
+    low = 0
+    high = weights.blocks[block].length
     while low < high:
         middle = (low + high) >> 1
-        if weights.entries[middle].key < key:
+        if weights.entries[block, middle].key < key:
             low = middle + 1
         else:
             high = middle
@@ -70,47 +67,25 @@ def _find_place(weights, key):
 
 
 @bare_helper
-def _fill_block(weights, block, first, source, start, length):
-    """Copy some entries of a source to entry `first` and after, and describe them as a block."""
-    total = np.int64(0)
-    for x in range(length):
-        weights.entries[first + x] = source[start + x]
-        total += source[start + x].weight
-    info = weights.blocks[block]
-    info.low = source[start].key if block > 0 else -np.inf
-    info.first = first
-    info.length = length
-    info.sum = total
-
-
-@bare_helper
 def _spread(weights):
-    """Spread all entries over half-full blocks, to free the others."""
+    """Spread all entries over half-full blocks."""
+    spare = weights.spare
     n = np.int64(0)
     for block in range(weights.n_blocks[0]):
-        info = weights.blocks[block]
-        for e in range(info.first, info.first + info.length):
-            weights.spare[n] = weights.entries[e]
+        for e in range(weights.blocks[block].length):
+            spare[n] = weights.entries[block, e]
             n += 1
     n_blocks = max(1, (n + _HALF - 1) // _HALF)
     for block in range(n_blocks):
         start = block * _HALF
-        _fill_block(weights, block, block * BLOCK, weights.spare, start, min(_HALF, n - start))
+        info = weights.blocks[block]
+        info.low = spare[start].key if block > 0 else -np.inf
+        info.length = min(_HALF, n - start)
+        info.sum = 0
+        for e in range(info.length):
+            weights.entries[block, e] = spare[start + e]
+            info.sum += spare[start + e].weight
     weights.n_blocks[0] = n_blocks
-
-
-@bare_helper
-def _split_block(weights, block):
-    """Move the upper half of a full block into a new block after it."""
-    n_blocks = weights.n_blocks[0]
-    for b in range(n_blocks, block + 1, -1):
-        weights.blocks[b] = weights.blocks[b - 1]
-    info = weights.blocks[block]
-    start = info.first + _HALF
-    _fill_block(weights, block + 1, n_blocks * BLOCK, weights.entries, start, _HALF)
-    info.length = _HALF
-    info.sum -= weights.blocks[block + 1].sum
-    weights.n_blocks[0] = n_blocks + 1
 
 
 @bare_helper
@@ -118,23 +93,19 @@ def add_weight(weights, key, weight):
     """Add a weight at a key; creates or removes the entry as needed."""
     block, e = _find_place(weights, key)
     if weights.blocks[block].length == BLOCK:
-        if weights.n_blocks[0] == len(weights.blocks):
-            _spread(weights)
-        else:
-            _split_block(weights, block)
+        _spread(weights)
         block, e = _find_place(weights, key)
     info = weights.blocks[block]
-    entries = weights.entries
-    end = info.first + info.length
+    entries = weights.entries[block]
     info.sum += weight
-    if e < end and entries[e].key == key:
+    if e < info.length and entries[e].key == key:
         entries[e].weight += weight
         if entries[e].weight == 0:
-            for x in range(e, end - 1):
-                entries[x] = entries[x + 1]
             info.length -= 1
+            for x in range(e, info.length):
+                entries[x] = entries[x + 1]
         return
-    for x in range(end, e, -1):
+    for x in range(info.length, e, -1):
         entries[x] = entries[x - 1]
     entries[e].key = key
     entries[e].weight = weight
@@ -143,7 +114,7 @@ def add_weight(weights, key, weight):
 
 @bare_helper
 def skip_below(weights, block, e, key):
-    """The weights from entry `e` of a block up to `key`, and the block and entry where they end.
+    """The weights from place `e` of a block up to `key`, and the block and place where they end.
 
     At the end of all entries, the block is the number of blocks.
     """
@@ -151,18 +122,16 @@ def skip_below(weights, block, e, key):
     n_blocks = weights.n_blocks[0]
     while block < n_blocks:
         info = weights.blocks[block]
-        if e == info.first and block + 1 < n_blocks and weights.blocks[block + 1].low < key:
+        if e == 0 and block + 1 < n_blocks and weights.blocks[block + 1].low < key:
             total += info.sum
         else:
-            end = info.first + info.length
-            while e < end and weights.entries[e].key < key:
-                total += weights.entries[e].weight
+            while e < info.length and weights.entries[block, e].key < key:
+                total += weights.entries[block, e].weight
                 e += 1
-            if e < end:
+            if e < info.length:
                 break
         block += 1
-        if block < n_blocks:
-            e = weights.blocks[block].first
+        e = np.int64(0)
     return total, block, e
 
 
@@ -173,9 +142,9 @@ def first_key_over(weights, budget):
     for block in range(weights.n_blocks[0]):
         info = weights.blocks[block]
         if total + info.sum > budget:
-            for e in range(info.first, info.first + info.length):
-                total += weights.entries[e].weight
+            for e in range(info.length):
+                total += weights.entries[block, e].weight
                 if total > budget:
-                    return weights.entries[e].key
+                    return weights.entries[block, e].key
         total += info.sum
     return np.inf

@@ -4,8 +4,8 @@
 
     score descending, then item id ascending
 
-Kernels compare item codes, which are numbered in the order of the ids (see `trimtab.arrays`).
-Unused slots stay empty. `insert_in_top_k` implements the rule.
+Kernels compare item codes, which are numbered in the order of the ids (see `trimtab.arrays`), so
+`is_above` is the rule, for all kernels. Unused slots stay empty.
 
 **The scales.** Scores become keys that biases are added to, list by list, and back. On the log
 scale a bias multiplies a score above 0 by exp(bias) and divides a score below 0 by it: a positive
@@ -49,21 +49,21 @@ _SMALLEST = 5e-324
 
 
 @bare_helper
-def insert_in_top_k(out_items, out_scores, base, n, k, score, item):
-    """Insert an item into the top k that starts at `base`, if it belongs; returns the new length.
+def is_above(score, item, other_score, other_item):
+    """Whether an item ranks above another: the tie rule."""
+    return score > other_score or (score == other_score and item < other_item)
 
-    This is the tie rule: score descending, then item ascending.
-    """
+
+@bare_helper
+def insert_in_top_k(out_items, out_scores, base, n, k, score, item):
+    """Insert an item into the top k from `base` on, if it belongs there; returns the new length."""
     p = base + n
     if n == k:
-        last = out_scores[p - 1]
-        if score < last or (score == last and item > out_items[p - 1]):
-            return n
         p -= 1
+        if is_above(out_scores[p], out_items[p], score, item):
+            return n
         n -= 1
-    while p > base and (
-        out_scores[p - 1] < score or (out_scores[p - 1] == score and out_items[p - 1] > item)
-    ):
+    while p > base and is_above(score, item, out_scores[p - 1], out_items[p - 1]):
         out_scores[p] = out_scores[p - 1]
         out_items[p] = out_items[p - 1]
         p -= 1
@@ -162,7 +162,7 @@ def mark_best(start, stop, n, indptr, items, scores, is_best):
                 n_tied += 1
         last_item = nth_smallest(tied, room - 1)
         for e in range(first, end):
-            is_best[e] = scores[e] > nth_score or (scores[e] == nth_score and items[e] <= last_item)
+            is_best[e] = not is_above(nth_score, last_item, scores[e], items[e])
 
 
 @kernel

@@ -89,25 +89,13 @@ def nth_smallest(values, place):
     high = len(kept) - 1
     while low < high:
         pivot = _median_of_three(kept, low, high)
-        i = low
-        j = high
-        while i <= j:
-            while kept[i] < pivot:
-                i += 1
-            while kept[j] > pivot:
-                j -= 1
-            if i <= j:
-                v = kept[i]
-                kept[i] = kept[j]
-                kept[j] = v
-                i += 1
-                j -= 1
-        if place <= j:
-            high = j
-        elif place >= i:
-            low = i
+        first = bring_forward(kept, kept, low, high, pivot, False)
+        if place < first:
+            high = first - 1
         else:
-            break
+            low = bring_forward(kept, kept, first, high, pivot, True)
+            if place < low:
+                return pivot
     return kept[place]
 
 

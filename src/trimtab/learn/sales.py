@@ -127,11 +127,10 @@ def count_sales(events: Events, ticks: Codes | None, n_items: int) -> Sales:
     grouped = np.empty((len(items), 2), np.int32)
     kernels.group_events(items, users, ticks, starts[:-1].copy(), grouped)
     each = np.ones(len(items), bool) if weights is None else _weigh_visits(items, grouped, weights)
-    n = kernels.count_runs_of_ticks(starts, grouped)
-    out: Any = [np.empty(n, kind) for kind in _COLUMNS]
+    out: Any = [np.empty(len(items), kind) for kind in _COLUMNS]
     seen = np.full((int(users.max(initial=-1)) + 1, 2), -1, np.int32)
-    kernels.count_sales(starts, grouped, each, seen, *out)
-    sales = Sales(*out)._replace(n_users=n_users)
+    n = kernels.count_sales(starts, grouped, each, seen, *out)
+    sales = Sales(*(column[:n].copy() for column in out))._replace(n_users=n_users)
     return sales if timed else sales._replace(ticks=np.zeros(n, np.int32)) + NO_SALES
 
 

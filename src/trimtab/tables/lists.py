@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, read_only
+from trimtab.arrays import Codes, Flags, Floats, Ints, Lists, Sets, pointers, read_only
 from trimtab.checks import DUPLICATES, require_choice
 from trimtab.errors import DataError, warn
 from trimtab.tables.columns import ITEM, SCORE, USER, WEIGHT, WINDOW, Table, read_frame, read_scores
@@ -142,15 +142,13 @@ def _window_ids(table: Table) -> IdColumn:
 
 def group_scored(units: Codes, items: Codes, scores: Floats, n_units: int) -> Lists:
     """Return rows as lists by unit, without a copy if the rows are already in order."""
-    from trimtab.kernels import counting
+    from trimtab.kernels.counting import group_scored_rows
 
-    indptr = np.empty(n_units + 1, np.int64)
-    if all(run_ranges(counting.find_starts, len(units), units, indptr)):
+    indptr = pointers(units, n_units)
+    if not np.any(units[1:] < units[:-1]):
         return Lists(indptr, items, scores)
-    indptr[:] = 0
-    counting.count_rows(units, indptr)
     grouped = Lists(indptr, np.empty_like(items), np.empty_like(scores))
-    counting.group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
+    group_scored_rows(units, items, scores, indptr[:-1].copy(), *grouped[1:])
     return grouped
 
 

@@ -126,14 +126,15 @@ class Vocabulary:
 
     def hashes(self) -> NDArray[np.uint64]:
         """Return a hash of each id that depends only on its text: 42 and "42" have the same."""
-        from trimtab.kernels import counting
+        from trimtab.kernels.counting import hash_texts
 
-        hashed = np.empty(len(self), np.uint64)
-        if isinstance(self.ids, np.ndarray):
-            run_ranges(counting.hash_whole_numbers, len(self), self.column.values, hashed)
-        elif len(self):
-            texts = text_bytes(self.ids.cast(pa.large_string()))
-            run_ranges(counting.hash_texts, len(self), *texts, hashed)
+        ids = pa.array(self.ids) if isinstance(self.ids, np.ndarray) else self.ids
+        text, hashed = ids.cast(pa.large_string()), np.empty(len(self), np.uint64)
+        _, offsets, data = text.buffers()
+        if len(self):
+            starts = np.frombuffer(offsets, np.int64)[text.offset :]
+            letters = np.frombuffer(data or b"\0", np.uint8)
+            run_ranges(hash_texts, len(self), starts, letters, hashed)
         return hashed
 
 
@@ -154,16 +155,7 @@ def gather(values: Any, places: Codes | Ints, first: int = 0) -> Any:
     return taken
 
 
-def text_bytes(text: pa.Array) -> tuple[Ints, Any]:
-    """Return where each text starts, and where the last one ends, in the bytes of all."""
-    _, offsets, data = text.buffers()
-    starts = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    return starts, np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
-
-
 def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
-    from trimtab.kernels import counting
-
     bounds = [bound for ids in columns if len(ids) for bound in (ids.min(), ids.max())]
     if not bounds:
         return np.empty(0, np.int64), [np.empty(0, np.int32) for _ in columns]
@@ -173,7 +165,7 @@ def _encode_whole_numbers(columns: list[Ints]) -> tuple[Ints, list[Codes]]:
         return _encode_by_hash([pa.chunked_array([pa.array(ids)]) for ids in columns])
     seen = np.zeros(span, bool)
     for ids in columns:
-        run_ranges(counting.mark_seen, len(ids), ids, lowest, seen)
+        seen[ids - lowest] = True
     distinct = np.flatnonzero(seen) + lowest
     require_codable(len(distinct))
     codes = np.cumsum(seen, dtype=np.int32) - np.int32(1)
