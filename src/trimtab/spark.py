@@ -111,8 +111,7 @@ def apply(
             types[ITEM] = "bigint"
         ids = [f"`{c}` {types[c]}" for c in (USER, WINDOW, ITEM) if c in types]
         schema = ", ".join([*ids, f"{SCORE} double", f"{RANK} bigint"])
-        top: DataFrame = parts.to_frame(_rank_rows, schema, model, int(k), options)
-        return top
+        return parts.to_frame(_rank_rows, schema, model, int(k), options)
 
 
 def _divide_into(partitions: int | None) -> Any:
@@ -124,8 +123,7 @@ def _divide_into(partitions: int | None) -> Any:
 def _rank_rows(
     part: Mapping[str, pa.Table], model: Model, k: int, options: Mapping[str, Any]
 ) -> pa.Table | None:
-    top: pa.Table | None = rank_part(part, model, k, options, None).top
-    return top
+    return rank_part(part, model, k, options, None).top
 
 
 def evaluate(

@@ -63,5 +63,4 @@ def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
         from threadpoolctl import threadpool_limits
     except ImportError:
         return contextlib.nullcontext()
-    limits: contextlib.AbstractContextManager[Any] = threadpool_limits(1, "blas")
-    return limits
+    return threadpool_limits(1, "blas")

@@ -279,8 +279,7 @@ def _draw_bits(streams: Streams, users: Any) -> NDArray[np.uint64]:
 def _mix(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
-    return mixed
+    return bits ^ (bits >> np.uint64(31))
 
 
 def draw_units(streams: Streams, users: Any = _EVERY) -> Floats:
@@ -296,8 +295,7 @@ def draw_slots(
     size = np.asarray((len(slots) if high is None else high) - low, np.uint64)
     slot = low + (((bits >> half) * size) >> half).astype(np.int64)
     takes_other = (bits & np.uint64(2**31 - 1)).astype(np.int64) >= slots[slot, 0]
-    drawn: Ints = slots[slot, 1 + takes_other].astype(np.int64)
-    return drawn
+    return slots[slot, 1 + takes_other].astype(np.int64)
 
 
 def draw_lognormal(streams: Streams, spread: float, mean: float | None = None) -> Floats:

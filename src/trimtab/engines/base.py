@@ -60,8 +60,7 @@ class Events(NamedTuple):
         """Return exp(-age / β) of each event; 1 without decay."""
         if decay_days is None:
             return np.ones(len(self.times))
-        weights: Floats = np.exp((self.times - self.as_of) / (decay_days * DAY))
-        return weights
+        return np.exp((self.times - self.as_of) / (decay_days * DAY))
 
 
 class Purchases(NamedTuple):

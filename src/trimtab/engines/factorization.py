@@ -104,5 +104,4 @@ def item_factors(matrix: Any, n_factors: int) -> NDArray[Any]:
         vectors = (basis @ turn.T)[:, : min(n_factors, width)]
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-    factors: NDArray[Any] = (vectors * signs).astype(matrix.dtype)
-    return factors
+    return (vectors * signs).astype(matrix.dtype)

@@ -158,8 +158,7 @@ def count_followers(states: Sparse, bought: Purchases, least: int) -> Sparse:
 
 def _latest_first(bought: Purchases) -> Ints:
     """Return the order of purchases by user, latest first, then by item."""
-    order: Ints = np.lexsort((bought.items, -bought.last, bought.users))
-    return order
+    return np.lexsort((bought.items, -bought.last, bought.users))
 
 
 def _pair_totals(both: Sparse, pairs: Ints, bought: Purchases) -> Floats:

@@ -215,8 +215,7 @@ class UnitEvaluation(NamedTuple):
 
     def weighted_buyers(self, metric: str) -> Floats:
         """Return a metric of each unit times its weight."""
-        values: Floats = getattr(self.metrics, metric) * self.weights
-        return values
+        return getattr(self.metrics, metric) * self.weights
 
     def means(self) -> dict[str, float]:
         """Return the weighted mean of each metric, and `n_users`."""

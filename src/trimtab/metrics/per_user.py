@@ -292,8 +292,7 @@ def largest_weights(units: Codes, items: Codes, weights: Floats) -> Floats:
     order = np.lexsort((weights, items, units))
     units, items = units[order], items[order]
     last = np.r_[(units[1:] != units[:-1]) | (items[1:] != items[:-1]), True]
-    largest: Floats = weights[order][last[: len(units)]]
-    return largest
+    return weights[order][last[: len(units)]]
 
 
 def weigh_purchases(bought: Sets, weights: Floats) -> tuple[Floats, Floats]:

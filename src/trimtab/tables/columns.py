@@ -136,8 +136,7 @@ def own_names(table: Any) -> dict[str, str]:
     """Return the caller's names of columns, by Trimtab's; none for a table that was not renamed."""
     if not isinstance(table, pa.Table) or _KEY not in (table.schema.metadata or {}):
         return {}
-    remembered: dict[str, str] = json.loads(table.schema.metadata[_KEY])
-    return remembered
+    return json.loads(table.schema.metadata[_KEY])
 
 
 def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:

@@ -127,13 +127,12 @@ class Rows:
             return self.n_rows
         if self._place is None or not self._can_compare(column):
             return math.inf
-        n_rows: int = sum(
+        return sum(
             group.num_rows
             for where in wheres
             for file in self._data.get_fragments(where)
             for group in file.subset(where, self._data.schema).row_groups
         )
-        return n_rows
 
     def _can_compare(self, column: str) -> bool:
         """Return whether Arrow takes conditions on a column, and knows its bounds by row group."""

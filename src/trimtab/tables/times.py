@@ -113,8 +113,7 @@ def has_zone(column: pa.ChunkedArray, table: str = "events", name: str = TIMESTA
 
 def microseconds(column: pa.ChunkedArray) -> Ints:
     """Return a column of timestamps as microseconds since 1970."""
-    values: Ints = as_read_only(column.cast(_STORED, safe=False).cast(pa.int64()))
-    return values
+    return as_read_only(column.cast(_STORED, safe=False).cast(pa.int64()))
 
 
 def day_start(day: date, tz: str) -> int:
