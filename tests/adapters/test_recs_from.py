@@ -126,7 +126,7 @@ def test_blocks_of_users_change_nothing(bytes_of):
     scored = sparse.csr_matrix(users @ items.T)
     for source in (
         from_factors(users, items, known),
-        from_matrix(lambda numbers: scored[numbers], (30, 20), known),
+        from_matrix(scored, known),
     ):
         whole = source.lists(np.arange(30), 4, codes(20))
         parts = [source.lists(np.arange(s, s + 7)[: 30 - s], 4, codes(20)) for s in range(0, 30, 7)]

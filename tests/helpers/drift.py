@@ -129,7 +129,7 @@ class DriftData:
 
     def catalogue(self) -> pa.Table:
         """Return item_id and category."""
-        return self.items.catalogue()
+        return pa.table({"item_id": np.arange(self.n_items), "category": self.items.category})
 
 
 class _Drawn(NamedTuple):

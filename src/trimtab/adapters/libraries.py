@@ -172,14 +172,7 @@ def list_score_matrix(model: Any, request: Request) -> Any:
         raise DataError(f"the score matrix has {len(model.shape)} axes: it must be users x items")
     _require_numeric("the score matrix", model)
     scores = require_scipy_sparse("a sparse matrix").csr_matrix(model)
-
-    def rows_of(rows: Ints) -> Any:
-        block = scores[rows].astype(np.float64)
-        block.sum_duplicates()
-        return block
-
-    known = request.known_matrix(*model.shape)
-    return write_lists(from_matrix(rows_of, model.shape, known), request)
+    return write_lists(from_matrix(scores, request.known_matrix(*model.shape)), request)
 
 
 def list_score_table(model: Any, request: Request) -> Any:

@@ -205,28 +205,27 @@ def from_factors(users: NDArray[Any], items: NDArray[Any], known: Any | None) ->
     return Source(len(users), len(items), 65_536, lists)
 
 
-def from_matrix(
-    rows_of: Callable[[Ints], Any], shape: tuple[int, int], known: Any | None
-) -> Source:
-    """Return a source of the explicit entries of a sparse matrix of scores.
+def from_matrix(matrix: Any, known: Any | None) -> Source:
+    """Return a source of the explicit entries of a CSR matrix of scores; repeated ones are summed.
 
     Args:
-        rows_of: user numbers to a CSR matrix with one row per user.
-        shape: numbers of users and items.
+        matrix: users x items.
         known: user-item matrix of items to leave out.
     """
+    n_users, n_items = matrix.shape
 
     def lists(rows: Ints, n: int, item_codes: Codes) -> Lists:
-        scored = rows_of(rows)
+        scored = matrix[rows].astype(np.float64)
+        scored.sum_duplicates()
         units, numbers = _entries(scored)
         scores = scored.data
         if known is not None:
             hidden_units, hidden = _entries(known[rows])
-            pairs = (units * shape[1] + numbers, hidden_units * shape[1] + hidden)
+            pairs = (units * n_items + numbers, hidden_units * n_items + hidden)
             scores = np.where(np.isin(*pairs), np.nan, scores)
         return rank_rows((units, numbers, scores), item_codes, len(rows), n)
 
-    return Source(*shape, 1024, lists)
+    return Source(n_users, n_items, 1024, lists)
 
 
 def _entries(matrix: Any) -> tuple[Ints, NDArray[Any]]:

@@ -72,10 +72,6 @@ class Items:
         """Popularity before the change, 0 for new items."""
         return np.where(self.kind == NEW, 0.0, self.weight)
 
-    def catalogue(self) -> pa.Table:
-        """Return what a shop knows: item_id, category."""
-        return pa.table({"item_id": np.arange(len(self.kind)), "category": self.category})
-
 
 def generate_items(n_items: int = 2_000, drift: float = 0.5, seed: int = 0) -> Items:
     """Return items of heavy-tailed popularity, as `generate_log` uses them.

@@ -14,7 +14,6 @@ With `decay_days` each user counts with the weight of the last purchase of i (nu
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from trimtab.engines.base import (
     sum_entries,
 )
 from trimtab.tables.vocabulary import Vocabulary
-from trimtab.threads import ranges, thread_count
+from trimtab.threads import run_ranges
 
 _ALWAYS = np.iinfo(np.int64).min  # a time before all purchases
 _N_CHUNKS = 64  # chunks of states, so threads finish together
@@ -148,10 +147,7 @@ def count_followers(states: Sparse, bought: Purchases, least: int) -> Sparse:
     lengths = np.zeros(n_states, np.int64)
     arrays: tuple[Any, ...] = (bought.n_items, least, *states, *baskets, lengths)
     with compile_notice():
-        count(0, 0, *arrays)
-    with ThreadPoolExecutor(thread_count()) as pool:
-        jobs = [pool.submit(count, *part, *arrays) for part in ranges(n_states, _N_CHUNKS)]
-        parts = [job.result() for job in jobs]
+        parts = run_ranges(count, n_states, *arrays, n_ranges=_N_CHUNKS)
     items, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Sparse(np.concatenate([[0], np.cumsum(lengths)]), items, sums)
 

@@ -162,18 +162,6 @@ def fill_row(units, rows, unit):
 
 
 @bare_helper
-def stays_below_k(rows, unit, score):
-    """Whether a change at scores up to this one leaves the first k + 1 slots alone.
-
-    If so, all that it changes is the floor.
-    """
-    if score >= rows.after_k[unit]:
-        return False
-    rows.floor[unit] = max(rows.floor[unit], score + abs(score) * 2.0**-50 + 1e-300)
-    return True
-
-
-@bare_helper
 def _move_in_row(units, rows, unit, marked, score):
     """Give an item its new score in a row; -inf takes it out."""
     cells = rows.cells

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Floats, Ints
-from trimtab.kernels.ascent_rows import GROUP, hit_step, set_bias, stays_below_k, update_row
+from trimtab.kernels.ascent_rows import GROUP, hit_step, set_bias, update_row
 from trimtab.kernels.compiling import bare_helper, bare_kernel
 from trimtab.kernels.ordered_weights import first_key_over, skip_below
 from trimtab.kernels.ranking import is_above
@@ -483,14 +483,19 @@ def _apply_move(units, rows, by_item, item, new, scratch):
 
 @bare_helper
 def _leave_out_low(rows, highest, scratch, n_affected):
-    """Keep the affected units in which an item with a bias up to `highest` reaches slot k + 1."""
+    """Keep the affected units in which an item with a bias up to `highest` reaches slot k + 1.
+
+    In the others all that changes is the floor.
+    """
     n_kept = np.int64(0)
     for x in range(n_affected):
         unit = scratch.affected[x] >> 2
-        own_score = scratch.own_scores[x]
-        if not stays_below_k(rows, unit, own_score + highest):
+        score = scratch.own_scores[x] + highest
+        if score < rows.after_k[unit]:
+            rows.floor[unit] = max(rows.floor[unit], score + abs(score) * 2.0**-50 + 1e-300)
+        else:
             scratch.affected[n_kept] = scratch.affected[x]
-            scratch.own_scores[n_kept] = own_score
+            scratch.own_scores[n_kept] = scratch.own_scores[x]
             n_kept += 1
     return n_kept
 

@@ -170,10 +170,7 @@ def effect_sums(
         for e in range(n):
             probability = probabilities[e]
             group = groups[first + e]
-            step = -probability
-            if hits[first + e]:
-                step += hits[first + e] / all_hits
-            own = weight * step
+            own = weight * (hits[first + e] / all_hits - probability)
             gradient[group] += np.int64(np.rint(own * quanta))
             squares[group] += np.int64(np.rint(own * own * quanta))
             curvature[group] += np.int64(

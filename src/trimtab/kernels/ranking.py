@@ -108,22 +108,17 @@ def select_top(
         for e in range(first, end):
             item = items[e]
             score = scores[e] + offset[item]
-            if score == -np.inf:
-                continue
-            if _is_hidden(item, unit, hidden_indptr, hidden):
-                continue
-            n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
+            if score > -np.inf and not _is_hidden(item, unit, hidden_indptr, hidden):
+                n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
         if end > first:
             for x in range(len(raised)):
                 item = raised[x]
                 score = offset[item]
                 if n == k and score < out_scores[base + n - 1]:
                     break
-                if in_range(items, first, end, item):
-                    continue
-                if _is_hidden(item, unit, hidden_indptr, hidden):
-                    continue
-                n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
+                is_listed = in_range(items, first, end, item)
+                if not is_listed and not _is_hidden(item, unit, hidden_indptr, hidden):
+                    n = insert_in_top_k(out_items, out_scores, base, n, k, score, item)
         lengths[unit] = n
 
 
@@ -146,21 +141,10 @@ def mark_best(start, stop, n, indptr, items, scores, is_best):
         if end - first <= n:
             is_best[first:end] = True
             continue
-        nth_score = nth_smallest(scores[first:end], end - first - n)
-        n_tied = 0
-        room = n
-        for e in range(first, end):
-            if scores[e] > nth_score:
-                room -= 1
-            elif scores[e] == nth_score:
-                n_tied += 1
-        tied = np.empty(n_tied, np.int32)
-        n_tied = 0
-        for e in range(first, end):
-            if scores[e] == nth_score:
-                tied[n_tied] = items[e]
-                n_tied += 1
-        last_item = nth_smallest(tied, room - 1)
+        own = scores[first:end]
+        nth_score = nth_smallest(own, end - first - n)
+        tied = items[first:end][own == nth_score]
+        last_item = nth_smallest(tied, n - np.sum(own > nth_score) - 1)
         for e in range(first, end):
             is_best[e] = not is_above(nth_score, last_item, scores[e], items[e])
 
@@ -312,13 +296,10 @@ def list_keys(start, stop, k, indptr, scores, keys, best, half_gap):
         own = scores[indptr[unit] : indptr[unit + 1]]
         if len(own) == 0:
             continue
-        highest = lowest = own[0]
-        for score in own:
-            highest = max(highest, score)
-            lowest = min(lowest, score)
+        highest = own.max()
         last = nth_smallest(own, max(len(own) - k, 0))
         if last == highest:
-            last = lowest
+            last = own.min()
         best[unit] = highest
         if last < highest:
             half_gap[unit] = max(0.5 * highest - 0.5 * last, _SMALLEST)

@@ -289,10 +289,9 @@ def largest_weights(units: Codes, items: Codes, weights: Floats) -> Floats:
         items: of events.
         weights: of events.
     """
-    order = np.lexsort((weights, items, units))
-    units, items = units[order], items[order]
-    last = np.r_[(units[1:] != units[:-1]) | (items[1:] != items[:-1]), True]
-    return weights[order][last[: len(units)]]
+    keys = (units.astype(np.int64) << 32) + items
+    order = np.lexsort((weights, keys))
+    return weights[order][np.diff(keys[order], append=-1) != 0]
 
 
 def weigh_purchases(bought: Sets, weights: Floats) -> tuple[Floats, Floats]:

@@ -105,12 +105,8 @@ class ColumnMap:
         if not self.own:
             return table
         found = self.find(table.column_names)
-        pairs = [
-            (place, name)
-            for place, own in enumerate(table.column_names)
-            for name in [name for name in found if found[name] == own] or {own}.difference(found)
-        ]
-        picked = table.select([place for place, _ in pairs]).rename_columns([n for _, n in pairs])
+        kept = {own: own for own in table.column_names if own not in found.values()} | found
+        picked = table.select(list(kept.values())).rename_columns(list(kept))
         missing = {name: own[0] for name, own in self.own.items() if name not in table.column_names}
         remembered = json.dumps({**missing, **found}).encode()
         return picked.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: remembered})

@@ -236,10 +236,10 @@ def _parse(column: pa.ChunkedArray, pattern: str, kind: pa.DataType) -> pa.Chunk
 
 def _plain_columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
     """Return columns without dictionaries; text in the type that regular expressions take."""
-    found = {name: table[name].cast(plain_type(table[name].type)) for name in table.column_names}
+    kinds = {field.name: plain_type(field.type) for field in table.schema}
     return {
-        name: column.cast(pa.large_string()) if is_text(column.type) else column
-        for name, column in found.items()
+        name: table[name].cast(pa.large_string() if is_text(kind) else kind)
+        for name, kind in kinds.items()
     }
 
 
