@@ -35,14 +35,13 @@ def require_columns(
     for column in needed:
         if column not in found:
             listed = ", ".join(str(own.get(name, name)) for name in found) or "no columns"
-            if column in own:
-                raise DataError(
-                    f"missing column '{own[column]}' ({column}) in {table}; found {listed}. Check "
-                    f"columns= (--columns on the command line)"
-                )
+            missing, step = f"'{own.get(column)}' ({column})", "Check columns="
+            if column not in own:
+                missing = f"'{column}'"
+                step = f"Rename the column that holds it to {missing}, or map its name"
             raise DataError(
-                f"missing column '{column}' in {table}; found {listed}. Rename the column that "
-                f"holds it to '{column}', or map its name (--columns on the command line)"
+                f"missing column {missing} in {table}; found {listed}. {step} (--columns on the "
+                f"command line)"
             )
 
 

@@ -14,8 +14,8 @@ from trimtab.kernels.ascent_steps import (
     add_breakpoints,
     add_buyers,
     add_showing,
-    find_listers,
-    take_postponed,
+    postpone_listers,
+    take_listers,
 )
 from trimtab.kernels.compiling import bare_kernel
 from trimtab.kernels.hit_value import hit_value_table
@@ -31,13 +31,15 @@ def add_all_breakpoints(units, rows, by_item, scratch, item):
     """Write the breakpoints of all affected units; returns the value at the current bias."""
     scratch.counts[0] = 0
     scratch.counts[1] = 0
-    n_affected, n_postponed = find_listers(rows, by_item, item, np.inf, scratch)
+    n_postponed = postpone_listers(by_item, item, scratch)
+    highest = max(rows.bias[item], 0.0)
+    n_affected, n_postponed = take_listers(rows, by_item, n_postponed, highest, np.inf, scratch)
     shown = -np.inf
     if units.reaches_unlisted and rows.bias[item] > 0:
         shown = rows.bias[item]
         n_affected = add_showing(rows, by_item, item, shown, scratch, n_affected, False)
     current = add_breakpoints(units, rows, item, scratch, n_affected)
-    n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, np.inf, scratch)
+    n_affected, n_postponed = take_listers(rows, by_item, n_postponed, np.inf, np.inf, scratch)
     n_affected = add_buyers(rows, by_item, item, shown, np.inf, scratch, n_affected)
     return current + add_breakpoints(units, rows, item, scratch, n_affected)
 

@@ -283,7 +283,5 @@ def fill_rows(start, stop, units, rows):
 @bare_kernel
 def add_losses(units, rows):
     """Add the hits of all units to the shared losses."""
-    for unit in units.unit_of:  # in another order than that of floors, which is nearly that of keys
-        if unit >= 0:
-            n = _note_losses(units, rows, np.int64(unit), np.int64(1), np.int64(0))
-            _apply_losses(rows, n)
+    for unit in range(len(rows.floor)):
+        _apply_losses(rows, _note_losses(units, rows, unit, np.int64(1), np.int64(0)))

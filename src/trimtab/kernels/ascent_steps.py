@@ -159,45 +159,36 @@ def _touch_rows(units, rows, affected, start, end):
 
 
 @bare_helper
-def find_listers(rows, by_item, item, cap, scratch):
-    """Write the listers that always matter to `affected`, those that may matter to `postponed`.
-
-    A lister matters if it bought the item or if the item can push down a hit of the unit. Listers
-    without a hit, or whose hits are out of reach even at the cap, are left out.
-    """
-    n_affected = np.int64(0)
-    n_postponed = np.int64(0)
-    highest = max(rows.bias[item], 0.0)
-    for e in range(by_item.indptr[item], by_item.indptr[item + 1]):
-        lister = by_item.listers[e].unit
-        own_score = by_item.listers[e].score
-        lowest_hit = rows.lowest_hit[lister >> 1]
-        if lister & 1 == 1 or lowest_hit <= own_score + highest:
-            scratch.affected[n_affected] = np.int64(lister) * 2 + 1
-            scratch.own_scores[n_affected] = own_score
-            n_affected += 1
-        else:
-            # Added up instead of branched on, because it cannot be predicted.
-            scratch.postponed[n_postponed] = e
-            n_postponed += (lowest_hit <= own_score + cap) & (lowest_hit < np.inf)
-    return n_affected, n_postponed
+def postpone_listers(by_item, item, scratch):
+    """Write all listers to `postponed`; returns their number."""
+    first = by_item.indptr[item]
+    n_postponed = by_item.indptr[item + 1] - first
+    for x in range(n_postponed):
+        scratch.postponed[x] = first + x
+    return n_postponed
 
 
 @bare_helper
-def take_postponed(rows, by_item, n_postponed, limit, scratch):
-    """Move the postponed listers that a bias up to `limit` can matter to into `affected`."""
+def take_listers(rows, by_item, n_postponed, limit, cap, scratch):
+    """Move the postponed listers that a bias up to `limit` can matter to into `affected`.
+
+    A lister matters if it bought the item or if the item can push down a hit of the unit. Listers
+    without a hit, or whose hits are out of reach even at the cap, are left out. All is added up
+    instead of branched on, because it cannot be predicted.
+    """
     n_affected = np.int64(0)
     n_left = np.int64(0)
     for x in range(n_postponed):
         e = scratch.postponed[x]
         lister = by_item.listers[e].unit
         own_score = by_item.listers[e].score
-        matters = rows.lowest_hit[lister >> 1] <= own_score + limit
+        lowest_hit = rows.lowest_hit[lister >> 1]
+        matters = (lister & 1 == 1) | (lowest_hit <= own_score + limit)
         scratch.affected[n_affected] = np.int64(lister) * 2 + 1
         scratch.own_scores[n_affected] = own_score
         n_affected += matters
         scratch.postponed[n_left] = e
-        n_left += not matters
+        n_left += (not matters) & (lowest_hit <= own_score + cap) & (lowest_hit < np.inf)
     return n_affected, n_left
 
 
@@ -406,7 +397,9 @@ def best_bias(units, rows, by_item, item, rules, scratch):
     """
     counts = scratch.counts
     counts[_UP] = counts[_DOWN] = 0
-    n_affected, n_postponed = find_listers(rows, by_item, item, rules.cap, scratch)
+    highest = max(rows.bias[item], 0.0)
+    n_left = postpone_listers(by_item, item, scratch)
+    n_affected, n_left = take_listers(rows, by_item, n_left, highest, rules.cap, scratch)
     buyers_reach = -np.inf
     if units.reaches_unlisted and rows.bias[item] > 0:
         buyers_reach = rows.bias[item]
@@ -434,7 +427,7 @@ def best_bias(units, rows, by_item, item, rules, scratch):
         limit = min(limit, first_key_over(rows.losses, budget))
     reach = limit + 4 * rules.margin
     while True:
-        n_affected, n_postponed = take_postponed(rows, by_item, n_postponed, reach, scratch)
+        n_affected, n_left = take_listers(rows, by_item, n_left, reach, rules.cap, scratch)
         if reach == np.inf:
             n_affected = add_buyers(rows, by_item, item, buyers_reach, reach, scratch, n_affected)
         current += add_breakpoints(units, rows, item, scratch, n_affected)

@@ -51,9 +51,15 @@ def cache_folder() -> str:
     return tempfile.mkdtemp(prefix="trimtab-kernels-")
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Compile a function on arrays: cached, and run without the interpreter's lock."""
-    return _compile_cached(function)
+    # Numba reads the folder when it decorates a function; other libraries keep their own.
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = cache_folder()
+    try:
+        return numba.njit(cache=True, **options, **_OPTIONS)(function)
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def helper(function: Callable[..., Any]) -> Any:
@@ -63,23 +69,13 @@ def helper(function: Callable[..., Any]) -> Any:
 
 def bare_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel that makes no arrays: it needs no reference counts, which cost time."""
-    return _compile_cached(function, _nrt=False)
+    return kernel(function, _nrt=False)
 
 
 def bare_helper(function: Callable[..., Any]) -> Any:
     """Compile a helper that makes no arrays, into each kernel that calls it."""
     options = {"no_cpython_wrapper": True, "_nrt": False, "forceinline": True}
     return numba.njit(**options, **_OPTIONS)(function)
-
-
-def _compile_cached(function: Callable[..., Any], **options: Any) -> Any:
-    # Numba reads the folder when it decorates a function; other libraries keep their own.
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = cache_folder()
-    try:
-        return numba.njit(cache=True, **options, **_OPTIONS)(function)
-    finally:
-        numba.config.CACHE_DIR = before
 
 
 @functools.cache

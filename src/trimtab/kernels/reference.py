@@ -16,9 +16,10 @@ What users bought, and their wider lists, come last; `user_purchases` has the co
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from trimtab.kernels.hit_value import hit_value_table
 
 MARGIN = 1e-6
 ULPS = 2.0**-46
+_hit_values = functools.cache(hit_value_table)
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,6 @@ class Task:
     unit_score: float = 1.0  # the median k-th score
     excluded: frozenset[int] = frozenset()
     quanta: float = 2.0**32
-    hit_value_table: list[list[float]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hit_value_table", hit_value_table(self.metric, self.k).tolist())
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,8 @@ def hit_value(unit: Unit, slot: int, task: Task) -> int:
     max_hits = min(task.k, len(unit.bought))
     if slot >= task.k:
         return 0
-    return round(unit.weight * (task.hit_value_table[max_hits][slot] * task.quanta))
+    worth = float(_hit_values(task.metric, task.k)[max_hits, slot])
+    return round(unit.weight * (worth * task.quanta))
 
 
 def value(unit: Unit, top: Iterable[int], task: Task) -> int:

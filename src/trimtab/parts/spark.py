@@ -85,16 +85,12 @@ class SparkTable:
 
     def read(self, most: int | None = None) -> pa.Table:
         """Return the rows, or some of them, on the driver, with timestamps in UTC."""
-        return _to_arrow(self.frame if most is None else self.frame.limit(most))
-
-
-def _to_arrow(frame: DataFrame) -> pa.Table:
-    table = frame.toArrow()
-    fields = (
-        field.with_type(pa.timestamp("us", "UTC")) if getattr(field.type, "tz", None) else field
-        for field in table.schema
-    )
-    return table.cast(pa.schema(fields))
+        table = (self.frame if most is None else self.frame.limit(most)).toArrow()
+        fields = (
+            field.with_type(pa.timestamp("us", "UTC")) if getattr(field.type, "tz", None) else field
+            for field in table.schema
+        )
+        return table.cast(pa.schema(fields))
 
 
 @contextmanager

@@ -170,16 +170,16 @@ def find_repeat(lists: Lists, n_items: int) -> tuple[int, int] | None:
 def merge_repeats(lists: Lists, how: str) -> Lists:
     """Return lists with each item once, merging repeated scores by max, mean or sum."""
     units = np.repeat(np.arange(lists.n_units), np.diff(lists.indptr))
-    order = np.lexsort((lists.scores, lists.items, units))
-    units, items, scores = units[order], lists.items[order], lists.scores[order]
-    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(items) != 0)])
-    ends = np.r_[first[1:], len(items)]
+    keys = (units << 32) + lists.items
+    order = np.lexsort((lists.scores, keys))
+    keys, scores = keys[order], lists.scores[order]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    ends = np.r_[first[1:], len(keys)]
     # Scores ascend within a pair, so sums do not depend on the order of rows.
     merged = scores[ends - 1] if how == "max" else np.add.reduceat(scores, first)
     if how == "mean":
         merged = merged / (ends - first)
-    indptr = np.searchsorted(units[first], np.arange(lists.n_units + 1)).astype(np.int64)
-    return Lists(indptr, np.ascontiguousarray(items[first]), merged)
+    return Lists(pointers(units[order][first], lists.n_units), lists.items[order][first], merged)
 
 
 def read_weights(frame: Any, units: Units, judged: Flags, name: str) -> Floats:
