@@ -17,7 +17,7 @@ from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.applying import COLUMNS as APPLY_COLUMNS
 from trimtab.models.list_ranking import choose_depth
 from trimtab.parts import Parts
-from trimtab.progress import Progress, show_parts
+from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import ITEM, RANK, SCORE, USER, WEIGHT, WINDOW, Table, read_frame
 
 # A table: `names` of columns, `has_rows()`, and `read()` into memory.
@@ -104,7 +104,7 @@ def evaluate(
     if weights is not None:
         by_user = open_table("weights", weights, (USER, WEIGHT), ()).read()
     judged = []
-    with divide(tables) as parts, show_parts(progress, "evaluating") as report:
+    with divide(tables) as parts, progress_reporter(progress, label="evaluating") as report:
         for part in parts.map(judge, int(k), weight, True):
             judged.append(part)
             report(1, len(judged), parts.n_parts)

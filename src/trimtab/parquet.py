@@ -13,7 +13,7 @@ from trimtab.models.applying import item_type, look_ahead, rank_part
 from trimtab.models.list_ranking import warn_of
 from trimtab.models.model import LeftOut
 from trimtab.parts.files import ROWS_PER_PART, open_files, open_table, write_parts
-from trimtab.progress import Progress, show_parts
+from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import ITEM, GivenColumns, with_column
 from trimtab.tables.files import require_suffix, require_writable_folder
 
@@ -114,7 +114,7 @@ def apply(
         if history is not None:
             options |= look_ahead(model, parts, as_of, duplicates, tz)
         kind = item_type(model, tables["recs"].schema.field(ITEM).type)
-        with write_parts(path) as file, show_parts(progress, "ranking") as report:
+        with write_parts(path) as file, progress_reporter(progress, label="ranking") as report:
             total = None
             for done, part in enumerate(parts.map(rank_part, model, k, options, tz), start=1):
                 report(1, done, parts.n_parts)

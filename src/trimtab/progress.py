@@ -15,13 +15,19 @@ _PATIENCE = 1.5  # seconds; shorter fits show nothing
 
 @contextmanager
 def progress_reporter(
-    wanted: bool | Progress | None, max_cycles: int | None, label: str | None = None
-) -> Iterator[Progress | None]:
-    """Yield the progress callback of a fit, or of other work if there is a label."""
+    wanted: bool | Progress | None, max_cycles: int | None = 1, label: str | None = None
+) -> Iterator[Progress]:
+    """Yield the progress callback of a fit, or of other work if there is a label.
+
+    Args:
+        wanted: True, False, or None for a bar on a terminal only; or a function to call instead.
+        max_cycles: of the fit; None if there is no limit.
+        label: what is done, to begin the line with.
+    """
     if callable(wanted):
         yield wanted
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield None
+        yield lambda cycle, done, total: None
     else:
         started, n_cycles = time.monotonic(), max_cycles or 1
         bar: Any = None
@@ -51,15 +57,3 @@ def _start_bar(description: str) -> Any:
     bar.start()
     bar.add_task(description, total=1.0)
     return bar
-
-
-@contextmanager
-def show_parts(wanted: bool | Progress | None, label: str) -> Iterator[Progress]:
-    """Yield a function that shows how many parts of the users are done.
-
-    Args:
-        wanted: True, False, or None for a bar on a terminal only; or a function to call instead.
-        label: what is done with the parts, to begin the line with.
-    """
-    with progress_reporter(wanted, 1, label) as report:
-        yield report or (lambda cycle, done, total: None)

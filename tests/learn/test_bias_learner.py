@@ -386,13 +386,13 @@ def test_the_bar_appears_on_stderr_only_for_long_fits(monkeypatch):
         report(1, 5, 10)
         report(2, 10, 10)
     assert "learning, cycle 2" in screen.getvalue()
-    file = io.StringIO()
     for stream, wanted, shows in (
-        (screen, None, True), (screen, False, False), (file, None, False)
+        (Screen(), None, True), (Screen(), False, False), (io.StringIO(), None, False)
     ):  # fmt: skip
         monkeypatch.setattr(sys, "stderr", stream)
         with progress_reporter(wanted, 2) as report:
-            assert (report is not None) == shows
+            report(1, 5, 10)
+        assert bool(stream.getvalue()) == shows
 
 
 # Other inputs --------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from trimtab.engines.base import code_users
 from trimtab.engines.factorization import list_factors
 from trimtab.errors import DataError, warn
 from trimtab.metrics.per_user import rank_lists
-from trimtab.progress import show_parts
+from trimtab.progress import progress_reporter
 from trimtab.tables.columns import ITEM, SCORE, USER, Table, read_frame, read_ids, write_frame
 from trimtab.tables.lists import find_repeat, group_scored, group_sets, merge_repeats
 from trimtab.tables.vocabulary import Vocabulary, id_column
@@ -284,7 +284,7 @@ def write_lists(source: Source, request: Request, like: Table | None = None) -> 
     block = source.users_per_block
     starts = range(0, len(rows) if n else 0, block)
     blocks = [Lists(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))]
-    with show_parts(None, "listing") as show:
+    with progress_reporter(None, label="listing") as show:
         for start in starts:
             blocks.append(source.lists(rows[start : start + block], n, item_codes))
             show(1, len(blocks) - 1, len(starts))

@@ -20,8 +20,7 @@ from trimtab.learn.settings import LearnerSettings
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.reranker import Reranker
 from trimtab.models.widening import WIDEN
-from trimtab.parts import Parts
-from trimtab.parts.memory import MemoryParts
+from trimtab.parts import MemoryParts, Parts
 from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import COUNT, ITEM, SCORE, TIMESTAMP, USER
 

@@ -1,8 +1,7 @@
 """The top k of each unit; its metrics, their means, lift, coverage and KL divergence.
 
-The ranking order is score descending, then item id ascending. Item codes have the order of the
-ids, so codes break ties. For a unit that bought R items, with relevance r(p) of the item at rank p,
-which is 1 if it was bought and 0 if not:
+Ranks follow the tie rule of `kernels/ranking.py`. For a unit that bought R items, with relevance
+r(p) of the item at rank p, which is 1 if it was bought and 0 if not:
 
     ACC@k    = Σ r(p) / k
     AP@k     = Σ r(p)·(Σ r(q) for q ≤ p) / p, over the same of the best list

@@ -7,6 +7,7 @@ functions return adds up, so where the users are and how many parts there are ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -30,3 +31,19 @@ class Parts(Protocol):
     def keep(self, function: Callable[..., Any], *given: Any) -> Parts:
         """Return parts whose values are the results of a function, computed once."""
         ...
+
+
+@dataclass(frozen=True)
+class MemoryParts:
+    """All users in one part."""
+
+    value: Any
+    n_parts: int = 1
+
+    def map(self, function: Callable[..., Any], *given: Any) -> Iterator[Any]:
+        """Yield the result of a function on all users."""
+        yield function(self.value, *given)
+
+    def keep(self, function: Callable[..., Any], *given: Any) -> MemoryParts:
+        """Return the result of a function as the value of the part."""
+        return MemoryParts(function(self.value, *given))
