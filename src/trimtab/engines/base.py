@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from trimtab.arrays import Codes, Floats, Ints, Lists, close_lists, entries_of, pointers
+from trimtab.arrays import Codes, Floats, Ints, Lists, entries_of, pointers
 from trimtab.checks import (
     MOST_DAYS,
     require_fitted,
@@ -24,6 +24,7 @@ from trimtab.checks import (
     require_whole,
 )
 from trimtab.errors import DataError
+from trimtab.metrics.per_user import rank_each
 from trimtab.tables.columns import (
     ITEM,
     SCORE,
@@ -36,7 +37,6 @@ from trimtab.tables.columns import (
 )
 from trimtab.tables.times import DAY, as_datetime, microseconds, read_instant, require_before
 from trimtab.tables.vocabulary import Vocabulary, id_column
-from trimtab.threads import run_ranges
 
 
 class Events(NamedTuple):
@@ -89,17 +89,6 @@ def gather_purchases(events: Events, weights: Floats) -> Purchases:
     )  # fmt: skip
 
 
-def rank_each(kernel: Any, n_users: int, n: int, *given: Any) -> Lists:
-    """Return the lists that a kernel makes: at most n items of each user, best first."""
-    from trimtab.kernels.compiling import compile_notice
-
-    items, scores = np.empty(n_users * n, np.int32), np.empty(n_users * n)
-    lengths = np.zeros(n_users, np.int64)
-    with compile_notice():
-        run_ranges(kernel, n_users, n, *given, items, scores, lengths)
-    return close_lists(items, scores, lengths, n)
-
-
 class Sparse(NamedTuple):
     """A matrix in CSR form: scores of items by row, weights of rows by user, times by state."""
 
@@ -115,10 +104,12 @@ class Sparse(NamedTuple):
 
 def mix_lists(weights: Sparse, rows: Sparse, n_items: int, n: int) -> Lists:
     """Return the n best items of each user, by the weighted sum of rows, ties by item."""
+    from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.engines import mix_rows
 
     n_users, n = len(weights.indptr) - 1, min(n, n_items)
-    return rank_each(mix_rows, n_users, n, n_items, *weights, *rows)
+    with compile_notice():
+        return rank_each(mix_rows, n_users, n, n_items, *weights, *rows)
 
 
 def sum_entries(

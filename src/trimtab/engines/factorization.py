@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from trimtab.arrays import Codes, Lists, Sets, Singles, pointers, split_into_blocks
 from trimtab.checks import require_scipy_sparse, require_whole
-from trimtab.engines.base import Engine, Events, gather_purchases, rank_each
+from trimtab.engines.base import Engine, Events, gather_purchases
+from trimtab.metrics.per_user import rank_each
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import one_blas_thread
 
@@ -77,13 +78,15 @@ def list_factors(
         above: only scores above this are listed.
         limit: only scores of an absolute value below this are listed.
     """
+    from trimtab.kernels.compiling import compile_notice
     from trimtab.kernels.engines import BLOCK, rank_factors
 
     n, n_users = min(n, len(items)), len(users)
     if hidden is None:
         hidden = Sets(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
     factors = (np.ascontiguousarray(users), split_into_blocks(items, BLOCK))
-    return rank_each(rank_factors, n_users, n, len(items), above, limit, *factors, *hidden)
+    with compile_notice():
+        return rank_each(rank_factors, n_users, n, len(items), above, limit, *factors, *hidden)
 
 
 def item_factors(matrix: Any, n_factors: int) -> NDArray[Any]:

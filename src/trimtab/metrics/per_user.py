@@ -78,14 +78,16 @@ def rank_lists(
         raised = positive[np.argsort(-offset[positive], kind="stable")].astype(np.int32)
     # No more slots than can be filled, for any k.
     k = max(1, min(k, int(np.diff(lists.indptr).max(initial=0)) + len(raised)))
-    items = np.empty(lists.n_units * k, np.int32)
-    scores = np.empty(lists.n_units * k)
-    lengths = np.empty(lists.n_units, np.int64)
-    run_ranges(
-        select_top, lists.n_units, k, lists.indptr, lists.items, read_only(lists.scores), offset,
-        raised, *(hidden or NOTHING_HIDDEN), items, scores, lengths,
-    )  # fmt: skip
-    return close_lists(items, scores, lengths, k)
+    given = (*lists[:2], read_only(lists.scores), offset, raised, *(hidden or NOTHING_HIDDEN))
+    return rank_each(select_top, lists.n_units, k, *given)
+
+
+def rank_each(kernel: Any, n_units: int, n: int, *given: Any) -> Lists:
+    """Return the lists that a kernel makes: at most n items of each unit, best first."""
+    items, scores = np.empty(n_units * n, np.int32), np.empty(n_units * n)
+    lengths = np.zeros(n_units, np.int64)
+    run_ranges(kernel, n_units, n, *given, items, scores, lengths)
+    return close_lists(items, scores, lengths, n)
 
 
 # Metrics ------------------------------------------------------------------------------------------
