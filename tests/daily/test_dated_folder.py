@@ -272,7 +272,7 @@ def test_csv_lists_with_numbers_that_are_text(tmp_path: Path) -> None:
     events = pa.table({"user_id": ["1"] * 4, "item_id": ["7"] * 4, "timestamp": times})
     pq.write_table(events, tmp_path / "events.parquet")
     folder = open_lists(tmp_path / "lists", tmp_path / "events.parquet", tz="UTC")
-    found = folder.find(folder.lists.seen_until(date(2026, 3, 5)), date(2026, 3, 6), ["1"])
+    found = folder.find(folder.seen_until(date(2026, 3, 5)), date(2026, 3, 6), ["1"])
     assert found["item_id"].to_pylist() == ["7", "8"]
     assert folder.recent_dates(3, 2, 7) == [date(2026, 3, 6)]
 

@@ -21,7 +21,7 @@ from trimtab.datasets import generate_log, make_log
 from trimtab.datasets.generated_log import generate_items
 from trimtab.engines import Markov
 from trimtab.errors import DataError, SettingError, StoreError
-from trimtab.replay.judge import _SalesAround, run_backtest, total_steps
+from trimtab.replay.judge import run_backtest, sales_around, total_steps
 from trimtab.replay.outcome import Case
 from trimtab.replay.plan import make_plan, read_plan_file
 from trimtab.replay.results import CELLS, SCHEMAS, CellDone, Pace, Results, load_results
@@ -146,8 +146,8 @@ def test_sales_are_buyers(results):
 
 
 def test_items_that_were_never_sold_have_no_sales():
-    sales = _SalesAround(LOG, split_log(LOG, "2026-03-02"))
-    unsold, sold, later = map(sales.of, (-5, 3, N_ITEMS + 7))
+    sales = sales_around(LOG, split_log(LOG, "2026-03-02"))
+    unsold, sold, later = map(sales, (-5, 3, N_ITEMS + 7))
     for row, item in ((unsold, "-5"), (later, str(N_ITEMS + 7))):
         assert list(row.values()) == [item, item, 0.0, 0.0, 0.0]
     assert (sold["item_id"], sold["name"], sold["sales_after"] > 0) == ("3", "3", True)

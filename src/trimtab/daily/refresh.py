@@ -33,13 +33,14 @@ from trimtab.daily.method_choice import (
 )
 from trimtab.daily.publish_checks import (
     Concentration,
+    Finished,
     Shown,
+    finish_lists,
     require_complete,
     require_known_items,
     require_no_concerns,
 )
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import Finished, finish_lists, read_limits
 from trimtab.errors import (
     DataError,
     GuardWarning,
@@ -223,6 +224,7 @@ class Refresh:
         store, own = Store(self.store), ColumnMap.of(self.columns)
         with open_writer(store) as writer, _collect_warnings() as caught:
             data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
+            data = data.with_limits(own, exclude=self.exclude, allowed=self.allowed)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
             served = ServedNow.read(store, writer.current)
             if OLDER not in self.accept:
@@ -251,8 +253,6 @@ class Refresh:
             served.require_type_of(without_rows(training.newest))
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
-        files = {"exclude": self.exclude, "allowed": self.allowed}
-        limits = read_limits(files, ColumnMap.of(self.columns))
         began = time.perf_counter()
         learned = self._learn(training, served, room)
         seconds = time.perf_counter() - began
@@ -264,7 +264,7 @@ class Refresh:
         if self._finishes_lists:
             trained = None if DIFFERENT_LISTS in self.accept else training.newest
             finished = finish_lists(
-                lists, data, model, self.learner.k, trained=trained, bought=bought, limits=limits,
+                lists, data, model, self.learner.k, trained=trained, bought=bought,
                 duplicates=self.duplicates, room=room,
             )  # fmt: skip
             day, shown = finished.day, finished.shown
@@ -288,7 +288,8 @@ class Refresh:
                 "settings": dict(model.settings),
                 "summary": asdict(model.summary),
                 "events_left_out": finished.left_out._asdict(),
-                **{name: None if own is None else str(own) for name, own in files.items()},
+                "exclude": None if self.exclude is None else str(self.exclude),
+                "allowed": None if self.allowed is None else str(self.allowed),
             }
         tables = {NAMES: data.names()}
         if finished is not None:

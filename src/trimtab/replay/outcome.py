@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -86,10 +86,10 @@ def judge(lists: Any, bought: pa.Table, k: int) -> UnitEvaluation:
 
 
 @dataclass(frozen=True)
-class DatedFolder:
+class DatedFolder(DatedLists):
     """A folder of dated lists, and the shop's log."""
 
-    lists: DatedLists
+    _: KW_ONLY
     data: ShopData
     source: Mapping[str, Any]  # the arguments of `open_lists`, which a `Refresh` has too
     _last_read: dict[date, pa.Table] = field(default_factory=dict, repr=False, compare=False)
@@ -98,15 +98,6 @@ class DatedFolder:
     def log(self) -> Log:
         """The log, with ids of the lists' kinds."""
         return self.data.log
-
-    @property
-    def name(self) -> str:
-        """The folder's own name."""
-        return self.lists.name
-
-    def describe(self, as_of: date | None = None) -> dict[str, Any]:
-        """Return the folder, its days and a hash of its files, up to a day."""
-        return self.lists.describe(as_of)
 
     def find(self, instant: int, as_of: date, users: Any | None) -> pa.Table:
         """Return the newest lists whose engine saw nothing after an instant.
@@ -120,17 +111,17 @@ class DatedFolder:
             RefusedError: there are no such lists.
             DataError: there are none of these users.
         """
-        day = self.lists.require_before(instant, as_of)
+        day = self.require_before(instant, as_of)
         if day not in self._last_read:
             self._last_read.clear()
-            (self._last_read[day],), _ = read_lists(self.lists, [day], self.data)
+            (self._last_read[day],), _ = read_lists(self, [day], self.data)
         table = self._last_read[day]
         if users is None:
             return table
         kept = rows_of_users(table, pa.table({USER: users}))
         if kept.num_rows == 0:
             raise DataError(
-                f"{self.lists.days[day]} has no list of any buyer of the days from "
+                f"{self.days[day]} has no list of any buyer of the days from "
                 f"{local_day(instant, self.log.tz)} on; check that lists and events use the same "
                 f"user ids"
             )
@@ -140,7 +131,7 @@ class DatedFolder:
         """Refuse a date without lists made before its recent window."""
         try:
             window = Window.before(as_of, recent_days, self.log.tz)
-            self.lists.require_before(window.start, as_of)
+            self.require_before(window.start, as_of)
         except RefusedError as error:
             raise DataError(f"date={as_of}: {error}") from error
 
@@ -162,7 +153,7 @@ class DatedFolder:
             DataError: there is no such date.
         """
         found: list[date] = []
-        for day in self.lists.first_days(log_days(self.log)[1] - timedelta(test_days - 1)):
+        for day in self.first_days(log_days(self.log)[1] - timedelta(test_days - 1)):
             if found and day <= found[0] - timedelta(weeks * 7):
                 break
             if found and day > found[-1] - timedelta(every):
@@ -181,7 +172,7 @@ class DatedFolder:
             recent_days: length of the daily job's windows.
         """
         last = log_days(self.log)[1] - timedelta(1)
-        day = next(self.lists.first_days(last), None)
+        day = next(self.first_days(last), None)
         found: list[date] = []
         while day is not None and len(found) < most and self._can_learn(day, recent_days):
             found.append(day)
@@ -197,14 +188,14 @@ class DatedFolder:
 
     def _can_learn(self, day: date, recent_days: int) -> bool:
         window = Window.before(day, recent_days, self.log.tz)
-        has_lists = self.lists.newest_before(window.start, day) is not None
+        has_lists = self.newest_before(window.start, day) is not None
         return has_lists and window.history(self.log).num_rows > 0
 
     def _in_order(self, found: list[date], what: str, recent_days: int, after: str) -> list[date]:
         if not found:
-            listed, (first, last) = list(self.lists.days), log_days(self.log)
+            listed, (first, last) = list(self.days), log_days(self.log)
             raise DataError(
-                f"{self.lists.folder} ({listed[0]} to {listed[-1]}) and the events ({first} to "
+                f"{self.folder} ({listed[0]} to {listed[-1]}) and the events ({first} to "
                 f"{last}) leave no {what}: it needs lists made before it, lists made {recent_days} "
                 f"days earlier, and events of {after}; add older lists or newer events"
             )
@@ -225,14 +216,15 @@ def open_lists(
         items: file with item_id, and any of `name` and columns that group items.
         columns: names of columns in all these files, like {"user": "customer"}.
     """
-    source = {"lists": lists, "events": events, "query": query, "tz": tz, "items": items}
     own = ColumnMap.of(columns)
     data = read_shop_data(events, query, tz, items, END, own)
     found = find_lists(as_place(lists), data.log.tz, own)
     _, data = read_lists(found, [max(found.days)], data)
     log = replace(data.log, name=as_place(str(events)).name.partition(".")[0])
-    data = replace(data, log=log, from_csv=(False, False))
-    return DatedFolder(found, data, {**source, "columns": columns})
+    data = replace(data, log=log, from_csv=frozenset())
+    names = {"lists": lists, "events": events, "query": query, "tz": tz, "items": items}
+    source = {**names, "columns": columns}
+    return DatedFolder(found.folder, found.days, found.tz, own, data=data, source=source)
 
 
 # Cases ------------------------------------------------------------------------------------------
@@ -313,7 +305,7 @@ class DatedCase(Case):
     def training(self) -> Training:
         """The windows to learn from, each with lists made before it."""
         data = self.engine.data.before(self.split.as_of)
-        return read_training(self.engine.lists, data, [self.split.window, *self.earlier])[0]
+        return read_training(self.engine, data, [self.split.window, *self.earlier])[0]
 
     @functools.cached_property
     def lists(self) -> Any:

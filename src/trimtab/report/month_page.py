@@ -96,7 +96,7 @@ def build_month(month: Month) -> str:
     view = describe(month)
     mood = {decision.SWITCH_ON: "gain", decision.DO_NOT: "loss"}.get(view["decision"].action, "")
     text, panels = TEXT.paragraphs("headline", view), _lift_panels(month, view["metric"])
-    sections = [page.Section("headline", text, panels, TEXT.tiles("tiles", view), mood=mood)]
+    sections = [page.Section("headline", text, panels, TEXT.markup("tiles", view), mood=mood)]
     days = TEXT.table("days_table", view, folded=True)
     sections.append(page.Section("published", TEXT.paragraphs("published", view), [days]))
     if view["refused"]:
