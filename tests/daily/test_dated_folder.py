@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import warnings
 from collections import Counter, defaultdict
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -100,17 +98,6 @@ def sold_on(first: date, days: int) -> Counter[str]:
     return Counter(in_london(pq.read_table(GIFT_SHOP), first, days)["item_id"].to_pylist())
 
 
-def published(shop: Path, day: date) -> tuple[pa.Table, pa.Table]:
-    """The lists that the daily job publishes for a day: by biases, and by a reranker."""
-    job = tt.daily.Refresh(
-        lists=shop / "lists", events=shop / "sales.parquet", store=shop / f"store-{day}",
-        tz="Europe/London", finish_lists=True, accept=("guard", "incomplete"),
-    )  # fmt: skip
-    with warnings.catch_warnings(action="ignore", category=tt.TrimtabWarning):
-        top = job.run(day).version.top()
-        return top, replace(job, method="reranker").run(day).version.lists()
-
-
 def sellers_by_hand(lists: pa.Table, day: date, days: int) -> pa.Table:
     """What was bought most on the last days, for all users with a list; ALS lists own items."""
     sold = sold_on(day - timedelta(days), days)
@@ -151,18 +138,21 @@ def rivals_by_hand(lists: pa.Table, shown: pa.Table, day: date) -> dict[str, pa.
     }
 
 
-def test_lifts_are_those_of_the_daily_job_computed_by_hand(shop: Path, judged: Ran) -> None:
+def test_lifts_and_the_page_are_those_computed_by_hand(shop: Path, judged: Ran) -> None:
+    """The bias and the reranker are those of a refresh: see test_day_of_a_file.py."""
     assert judged.returncode == 0, judged.stderr
     found = {(row["date"], row["method"]): row for row in results_of(shop / "judged")}
-    lifts = {method: [row["lift"] for row in found.values() if row["method"] == method]
-             for _, method in found}  # fmt: skip
     page = (shop / "judged" / "report.html").read_text()
     # Of best sellers, the page and the summary have those of the best number of days.
-    best = max((1, 3, 7), key=lambda days: np.mean(lifts[f"bestsellers-{days}"]))
+    means = {
+        days: np.mean([found[str(day), f"bestsellers-{days}"]["lift"] for day in DATES])
+        for days in (1, 3, 7)
+    }
+    best = max(means, key=means.__getitem__)
     (line,) = [line for line in judged.stdout.splitlines() if line.startswith(" best sellers")]
     assert line.split("  ")[0] == f" best sellers, {best} day{'s' * (best > 1)}"
-    assert percent(np.mean(lifts[f"bestsellers-{best}"])) in line
-    shown = {"default", "reranker", "recent", "ratio", "distrdiff", f"bestsellers-{best}"}
+    assert percent(means[best]) in line
+    hidden = {f"bestsellers-{days}" for days in means if days != best} | {"long"}
     for day in DATES:
         bought = defaultdict(set)
         for row in in_london(pq.read_table(GIFT_SHOP), day, TEST).to_pylist():
@@ -170,28 +160,19 @@ def test_lifts_are_those_of_the_daily_job_computed_by_hand(shop: Path, judged: R
         lists, before = (
             pq.read_table(shop / "lists" / f"{day - timedelta(back)}.parquet") for back in (1, 8)
         )
-        lists, by_bias, finished = (
-            table.filter(np.isin(table["user_id"], list(bought)))
-            for table in (lists, *published(shop, day))
-        )
-        methods = {"long": lists, **rivals_by_hand(lists, before, day)}
-        methods |= {"default": by_bias, "reranker": finished}
+        lists = lists.filter(np.isin(lists["user_id"], list(bought)))
         alone = ndcg_by_hand(lists, bought)
-        for method, table in methods.items():
+        for method, table in {"long": lists, **rivals_by_hand(lists, before, day)}.items():
             row, value = found.pop((str(day), method)), ndcg_by_hand(table, bought)
             assert row["n_users"] == len(bought)
             assert row["value"] == pytest.approx(value, rel=1e-12), method
             assert row["lift"] == pytest.approx(value / alone - 1, abs=1e-12), method
-            assert method not in shown or percent(value / alone - 1) in page, method
-    assert found == {}  # nothing else was judged
-
-
-def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> None:
+            assert method in hidden or percent(value / alone - 1) in page, method
+    assert {method for _, method in found} == {"default", "reranker"}  # nothing else was judged
     assert "lists judged on 2 dates from 2010-11-10 to 2010-11-17" in judged.stdout
     lines = judged.stderr.splitlines()
     assert re.fullmatch(r"1 of 2: 2010-11-10 lists, \d+ \w+; about \d+ \w+ left", lines[0])
     assert re.fullmatch(r"2 of 2: 2010-11-17 lists, \d+ \w+", lines[1])
-    page = (shop / "judged" / "report.html").read_text()
     assert "each judged on the 7 days from it on" in page
     assert "The metric to learn for" not in page  # one metric is no choice
 
@@ -299,11 +280,8 @@ def test_errors_are_one_sentence(shop: Path, tmp_path: Path) -> None:
             ran = run_in_process(command, *more, "--out", out)
             assert (ran.returncode, message in ran.stderr) == (2, True)
     assert not out.exists()
-
-
-def test_a_plan_file_names_lists(shop: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="training_windows"):
+        plan_lists({"training_windows": [7]}, open_shop(shop))
     plan = tmp_path / "plan.toml"
     plan.write_text(f'log = "{shop}/sales.parquet"\nlists = "{shop}/lists"\ntz = "Europe/London"\n')
     assert read_plan_file(plan)["lists"] == str(shop / "lists")
-    with pytest.raises(SettingError, match="training_windows"):
-        plan_lists({"training_windows": [7]}, open_shop(shop))

@@ -28,7 +28,6 @@ from trimtab.daily.method_choice import (
     BIAS,
     METHODS,
     NAMES_IN_BACKTESTS,
-    LearnedTonight,
     learn_best,
 )
 from trimtab.daily.publish_checks import (
@@ -254,12 +253,12 @@ class Refresh:
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
         began = time.perf_counter()
-        learned = self._learn(training, served, room)
+        learned, method = self._learn(training, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
-            require_no_concerns(concerns, learned.model.changes_lists, served.number)
-        model: Any = learned.model.with_strength(self.strength)
+            require_no_concerns(concerns, learned.changes_lists, served.number)
+        model: Any = learned.with_strength(self.strength)
         bought, finished = Concentration.of(training.recent), None
         if self._finishes_lists:
             trained = None if DIFFERENT_LISTS in self.accept else training.newest
@@ -276,7 +275,7 @@ class Refresh:
         shown.require_below(self.max_concentration, day)
         notes = [str(note.message) for note in caught if issubclass(note.category, TrimtabWarning)]
         manifest = {
-            **self._describe(learned, model, data, training, finished),
+            **self._describe(method, model, data, training, finished),
             "seconds": seconds,
             "warnings": notes,
             "accepted": sorted(set(self.accept)),
@@ -296,17 +295,20 @@ class Refresh:
             tables[TOP if self.method == BIAS else LISTS] = finished.top
         return model, tables, manifest
 
-    def _learn(self, training: Training, served: ServedNow, room: Path) -> LearnedTonight:
-        """Return what the method that was asked for learns."""
+    def _learn(
+        self, training: Training, served: ServedNow, room: Path
+    ) -> tuple[Model, dict[str, Any]]:
+        """Return what the method that was asked for learns, and what the manifest says of it."""
         learner = self.learner if self.method == BIAS else self._rerank_learner()
         try:
             model = training.fit(learner, self.duplicates, room)
         except DataError as error:  # its message says recs and recent
             days = ", ".join(map(str, training.days))
             raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
-        if self.method == AUTO:
-            return learn_best(model, served.method)
-        return LearnedTonight(self.method, model)
+        if self.method != AUTO:
+            return model, {"asked": self.method, "used": self.method}
+        used, model, choice = learn_best(model, served.method)
+        return model, {"asked": AUTO, "used": used, **choice.describe()}
 
     def _read_training(
         self, lists: DatedLists, data: ShopData, served: ServedNow, room: Path
@@ -325,7 +327,7 @@ class Refresh:
             ) from error
 
     def _describe(
-        self, learned: LearnedTonight, model: Model, data: ShopData, training: Training,
+        self, method: dict[str, Any], model: Model, data: ShopData, training: Training,
         finished: Finished | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return what the manifest says of settings and of what was learned."""
@@ -344,7 +346,7 @@ class Refresh:
             "duplicates": self.duplicates,
             "reranked": None if finished is None else str(finished.day),
             "events": without_password(str(self.events)),
-            "method": learned.describe(self.method),
+            "method": method,
             "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": bias.summary.as_json(),

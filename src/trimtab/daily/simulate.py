@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -181,12 +180,6 @@ class Simulation:
                 month.save(folder)
         return month
 
-    def lists_on(self, day: date, folder: Path) -> pa.Table:
-        """Return the engine's lists of a morning that was replayed in this folder."""
-        if self.supplied is not None:
-            return self.supplied.find(Window.of(day, 1, self.log.tz).start, day, None)
-        return read_table(folder / LISTS / f"{day}.parquet")
-
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""
         if self.supplied is not None:
@@ -199,14 +192,14 @@ class Simulation:
     def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> pa.Table:
         """Put the lists for a day into the job's folder if they are not made yet; return them."""
         step(f"{day}, lists")
-        if self.engine is None:
-            return self.lists_on(day, folder)
+        window = Window.of(day, 1, self.log.tz)
+        if self.supplied is not None:
+            return self.supplied.find(window.start, day, None)
         path = folder / LISTS / f"{day}.parquet"
         age = (day - first).days % self.retrain_every
         if age:
             lists = read_table(path.with_name(f"{day - timedelta(age)}.parquet"))
         else:
-            window = Window.of(day, 1, self.log.tz)
             known = window.history(self.log)
             lists = make_lists(self.engine, known, window.start, None, self.n_listed)
             until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
@@ -311,15 +304,6 @@ class Month:
         """Return the number of days above the engine alone, and the number of days judged."""
         rows = [row for row in self.rows if row["value"] is not None]
         return sum(row["value"] > row["baseline"] for row in rows), len(rows)
-
-    def n_refused(self) -> int:
-        """Return the number of mornings on which the job was refused."""
-        return sum(row["refused"] is not None for row in self.rows)
-
-    def median_seconds(self) -> float | None:
-        """Return the median seconds to learn; the first day, which may compile, is left out."""
-        known = [row["seconds"] for row in self.rows[1:] if row["seconds"] is not None]
-        return float(statistics.median(known)) if known else None
 
     def save(self, folder: Path) -> None:
         """Write the table first and the settings last."""

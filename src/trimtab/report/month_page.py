@@ -127,6 +127,6 @@ def _lift_panels(month: Month, metric: str) -> list[Panels]:
     dates = [row["day"] for row in month.rows]
     spec = charts.line_chart([*forecasts, *days], dates, "%-d %b", level)
     chart = Chart("", f"Lift in {metric} on each day; the table has the numbers.", spec)
-    marks = [_DAY, *([_REFUSED] if month.n_refused() else []), _ALL_DAYS]
+    marks = [_DAY, *([_REFUSED] if any(row["refused"] for row in month.rows) else []), _ALL_DAYS]
     marks += [_FORECAST] if forecasts else []
     return [Panels(f"Lift in {metric} over the engine alone, by day", [chart], marks)]
