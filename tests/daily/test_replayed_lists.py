@@ -44,7 +44,7 @@ def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_
     by_lists = simulation.run(tmp_path / "two", steps.append)
     for one, two in zip(by_engine.rows, by_lists.rows, strict=True):
         assert {**one, "seconds": None} == {**two, "seconds": None}
-    assert len(steps) == simulation.n_steps == 4
+    assert len(steps) == simulation.n_steps == 2
     assert by_lists.about["lists"]["folder"] == "lists"
     assert "The lists are those of 20 days in the folder lists" in sentence("setup", by_lists)
 

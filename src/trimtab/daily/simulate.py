@@ -1,8 +1,8 @@
 """The daily job replayed over a log, day by day.
 
-Every night the engine makes lists from the events before the day, or the lists of your own engine
-are there. Every morning the job refreshes a store from files, as in production. The re-ranked lists
-are judged by the day's purchases.
+An engine makes lists for each night from the events before the day, or the dated lists of your own
+engine are there. Every morning the job refreshes a store from files, as in production. The
+re-ranked lists are judged by the day's purchases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, StoreError, TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.models import Model
-from trimtab.replay.outcome import DatedFolder, judge, rank_as_of
+from trimtab.replay.outcome import DatedFolder, judge, open_lists, rank_as_of
 from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
 from trimtab.replay.results import INCOMPLETE, Done, Pace
 from trimtab.replay.windows import Window, log_days, recent_windows
@@ -98,14 +98,14 @@ class Simulation:
 
     def job(self, folder: Path) -> Refresh:
         """Return the daily job, with its store in a folder."""
-        files: Mapping[str, Any] = {
-            "lists": folder / LISTS, "events": folder / "events.parquet",
-            "items": folder / "items.parquet", "tz": self.log.tz,
-        }  # fmt: skip
-        if self.supplied is not None:
-            files = self.supplied.source
+        files = self._files(folder) if self.supplied is None else self.supplied.source
         given = {"keep": self.days, **self.settings, "learner": self.learner}
         return Refresh(**{**given, **files}, store=folder / STORE, finish_lists=True)
+
+    def _files(self, folder: Path) -> dict[str, Any]:
+        """Return the files that lists of an engine are replayed from."""
+        names = {"lists": LISTS, "events": "events.parquet", "items": "items.parquet"}
+        return {**{name: folder / own for name, own in names.items()}, "tz": self.log.tz}
 
     def mornings(self) -> list[date]:
         """Return the days to judge: the last whole days of the log."""
@@ -153,21 +153,15 @@ class Simulation:
         """
         mornings, job = self.mornings(), self.job(folder)
         prepare_folder(folder)
-        if self.supplied is None:
-            write_table(self.log.events, folder / "events.parquet")
-            write_table(self.log.items, folder / "items.parquet")
-        nights = self._nights(mornings)
-        for day in nights[: -len(mornings)]:
-            self._make_lists(day, nights[0], folder, step)
+        supplied = self.supplied or self._make_lists(self._nights(mornings), folder, step)
         rows: list[dict[str, Any]] = []
         served: Model | None = None
         pace = Pace(["morning"] * len(mornings), [False] * len(mornings))
         try:
             for day in mornings:
                 began = time.monotonic()
-                listed = self._make_lists(day, nights[0], folder, step)
                 step(f"{day}, refresh")
-                row, served = self._run_morning(day, listed, job, served)
+                row, served = self._run_morning(day, supplied, job, served)
                 rows.append(row)
                 done(pace.finish(str(day), time.monotonic() - began))
         finally:  # also of an interrupted run
@@ -183,36 +177,36 @@ class Simulation:
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""
         if self.supplied is not None:
-            return mornings
+            return []
         job = self.job(Path())
         windows = recent_windows(self.log, mornings[0], job.recent_days, job.windows)
         before = (mornings[0] - windows[-1].first).days
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
-    def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> pa.Table:
-        """Put the lists for a day into the job's folder if they are not made yet; return them."""
-        step(f"{day}, lists")
-        window = Window.of(day, 1, self.log.tz)
-        if self.supplied is not None:
-            return self.supplied.find(window.start, day, None)
-        path = folder / LISTS / f"{day}.parquet"
-        age = (day - first).days % self.retrain_every
-        if age:
-            lists = read_table(path.with_name(f"{day - timedelta(age)}.parquet"))
-        else:
-            known = window.history(self.log)
-            lists = make_lists(self.engine, known, window.start, None, self.n_listed)
-            until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
-            lists = lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
-        write_table(lists, path)
-        return lists
+    def _make_lists(self, nights: list[date], folder: Path, step: Step) -> DatedFolder:
+        """Write the log and the engine's lists of each night, and open them."""
+        files, engine = self._files(folder), self.engine
+        assert engine is not None
+        write_table(self.log.events, files["events"])
+        write_table(self.log.items, files["items"])
+        for n, day in enumerate(nights):
+            step(f"{day}, lists")
+            if n % self.retrain_every == 0:
+                window = Window.of(day, 1, self.log.tz)
+                known = window.history(self.log)
+                lists = make_lists(engine, known, window.start, None, self.n_listed)
+                until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
+                lists = lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
+            write_table(lists, files["lists"] / f"{day}.parquet")
+        return open_lists(**files)
 
     def _run_morning(
-        self, day: date, listed: pa.Table, job: Refresh, served: Model | None
+        self, day: date, supplied: DatedFolder, job: Refresh, served: Model | None
     ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
         window, k = Window.of(day, 1, self.log.tz), self.learner.k
         known, bought = window.history(self.log), window.events(self.log)
+        listed = supplied.find(window.start, day, None)
 
         def rank(model: Model | None) -> pa.Table:
             if model is None:

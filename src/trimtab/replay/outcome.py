@@ -291,11 +291,11 @@ class Case:
 
     def rank(self, model: Model) -> Any:
         """Return the top k of these lists as a model ranks them on the morning of the date."""
-        return self._rank(model, None if model.item_bias.depth is None else self.n_listed)
-
-    def _rank(self, model: Model, depth: int | None, **options: Any) -> Any:
-        split, options = self.split, {"depth": depth, **options}
+        split, options = self.split, self._options(model)
         return rank_as_of(model, self.lists, self.k, split.known, split.test_from, **options).top
+
+    def _options(self, model: Model) -> dict[str, Any]:
+        return {"depth": None if model.item_bias.depth is None else self.n_listed}
 
 
 class DatedCase(Case):
@@ -314,8 +314,9 @@ class DatedCase(Case):
         Raises:
             LeakedListsError: they seem to have seen the test.
         """
-        lists, training = self._newest(self.split.test[USER]), self.training
-        windows = [self.split.test_window, *training.windows]
+        split, training = self.split, self.training
+        lists = self.engine.find(split.test_from, split.as_of, split.test[USER])
+        windows = [split.test_window, *training.windows]
         finding = find_leaks(self.log, windows, [lists, *training.recs])[0]
         if finding is not None:
             raise LeakedListsError(
@@ -323,14 +324,9 @@ class DatedCase(Case):
             )
         return lists
 
-    def _newest(self, users: Any | None) -> pa.Table:
-        found: pa.Table = self.engine.find(self.split.test_from, self.split.as_of, users)
-        return found
-
-    def rank(self, model: Model) -> Any:
-        """Return the top k of these lists as if everybody's were ranked, to the model's depth."""
-        options = {}
-        if model.needs_events:
-            everybody = id_column("lists", ITEM, self._newest(None)[ITEM])
-            options["listed"] = Vocabulary.encode(everybody)[0].ids
-        return self._rank(model, None, **options)
+    def _options(self, model: Model) -> dict[str, Any]:
+        """Return what ranks as if everybody's lists were there, to the model's depth."""
+        if not model.needs_events:
+            return {}
+        every = self.engine.find(self.split.test_from, self.split.as_of, None)
+        return {"listed": Vocabulary.encode(id_column("lists", ITEM, every[ITEM]))[0].ids}
