@@ -61,16 +61,11 @@ def test_lists_of_unknown_items_are_refused(shop, rerank):
     assert done.version.manifest["accepted"] == sorted(accept)
 
 
-def test_some_unknown_items_and_lists_that_cannot_be_read_give_a_warning(shop):
+def test_some_unknown_items_give_a_warning(shop):
     rename_tonight(shop, 0.2)
     with pytest.warns(tt.TrimtabWarning, match=rf"lists of {TONIGHT}: \d\d % of the entries"):
         done = shop.job(learner=QUICK).run(AS_OF)
     assert "of the entries are items" in done.version.manifest["warnings"][0]
-    (shop.lists / f"{TONIGHT}.parquet").write_bytes(b"no Parquet")
-    with pytest.warns(tt.TrimtabWarning) as warned:
-        shop.job(learner=QUICK).run(AS_OF)
-    said = [str(warning.message) for warning in warned]
-    assert [f"lists of {TONIGHT} are skipped: " in text for text in said] == [True]
 
 
 # Lists that are missing, or old

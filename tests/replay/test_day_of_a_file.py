@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -122,20 +121,6 @@ def test_half_written_lists_are_named_once(shop: Shop):
         said = ran.stderr + "".join(str(own.message) for own in caught)
         assert (ran.returncode, said.count("not a readable")) == (status, 1), said
         assert "not needed" not in said
-
-
-def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
-    expected = shop.job(learner=QUICK, finish_lists=True).run(AS_OF).version.top()
-    sold = shop.folder / "sold.parquet"
-    sold.write_bytes(shop.events.read_bytes())
-    for path in (sold, *sorted(shop.lists.iterdir())):
-        table, folder = pq.read_table(path), path.with_suffix("")
-        folder.mkdir()
-        for part, rows in enumerate((table.slice(0, 1_000), table.slice(1_000))):
-            pacsv.write_csv(rows, folder / f"part-{part}.csv")
-        path.unlink()
-    job = shop.job(learner=QUICK, finish_lists=True, events=shop.folder / "sold")
-    assert job.run(AS_OF).version.top().equals(expected)
 
 
 def shift_scores(events, as_of):

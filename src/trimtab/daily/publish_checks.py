@@ -30,9 +30,8 @@ from trimtab.replay.dated_lists import (
     read_lists,
     some_lists,
 )
-from trimtab.replay.outcome import events_as_of, rank_as_engine, rank_as_of
 from trimtab.replay.shop import ShopData
-from trimtab.replay.training import Training
+from trimtab.replay.training import Training, events_as_of, rank_as_engine, rank_as_of
 from trimtab.replay.windows import HOLE, Window, compare_weekday, event_times, find_holes
 from trimtab.tables.columns import ITEM, RANK, USER, with_column
 from trimtab.tables.log import Log

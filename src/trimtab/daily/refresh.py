@@ -54,10 +54,9 @@ from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.replay.dated_lists import DatedLists, find_lists, some_lists, without_rows
-from trimtab.replay.plan import WINDOWS
 from trimtab.replay.shop import ShopData, read_shop_data
 from trimtab.replay.training import LeakedListsError, Training, read_training
-from trimtab.replay.windows import recent_windows
+from trimtab.replay.windows import WINDOWS, recent_windows
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, NAMES, TOP
 from trimtab.store.writer import open_writer

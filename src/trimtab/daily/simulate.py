@@ -28,9 +28,10 @@ from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, StoreError, TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.models import Model
-from trimtab.replay.outcome import DatedFolder, judge, open_lists, rank_as_of
+from trimtab.replay.outcome import DatedFolder, open_lists
 from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
 from trimtab.replay.results import INCOMPLETE, Done, Pace
+from trimtab.replay.training import judge, rank_as_of
 from trimtab.replay.windows import Window, log_days, recent_windows
 from trimtab.tables.columns import TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_atomically, write_table

@@ -29,12 +29,12 @@ from trimtab.metrics.per_user import coverage, kl_divergence, lift
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.widening import SOURCES
 from trimtab.replay import results as stored
-from trimtab.replay.outcome import Case, DatedCase, DatedFolder, judge
+from trimtab.replay.outcome import Case, DatedCase, DatedFolder
 from trimtab.replay.plan import ListMaker, Plan
 from trimtab.replay.python_engines import describe_engine
 from trimtab.replay.results import LEVEL, Done, Pace, Results
 from trimtab.replay.rivals import Method, trained_engine
-from trimtab.replay.training import LeakedListsError
+from trimtab.replay.training import LeakedListsError, judge
 from trimtab.replay.windows import (
     HOLE,
     Split,

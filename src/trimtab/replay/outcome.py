@@ -1,4 +1,4 @@
-"""A morning: the lists that were made before it, what a model shows of them, and what came of it.
+"""A date: the lists that were made before it, and what a model shows of them.
 
 Lists are made by an engine that is trained anew on the events before an instant, or are the newest
 of one's own that had not seen it; a `Case` has both for one date.
@@ -20,66 +20,26 @@ from trimtab.checks import MOST_K
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, RefusedError
 from trimtab.learn.personal_units import repeats_own
-from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
-from trimtab.models import Model, Ranked
-from trimtab.models.list_ranking import warn_of
+from trimtab.models import Model
 from trimtab.replay.dated_lists import DatedLists, find_lists, read_lists
 from trimtab.replay.python_engines import OwnEngine, make_lists
 from trimtab.replay.shop import END, ShopData, read_shop_data
-from trimtab.replay.training import LeakedListsError, Training, find_leaks, read_training
+from trimtab.replay.training import (
+    LeakedListsError,
+    Training,
+    find_leaks,
+    judge,
+    rank_as_of,
+    read_training,
+)
 from trimtab.replay.windows import Split, Window, log_days, rows_of_users, split_log
-from trimtab.tables.columns import ITEM, USER, WEIGHT, ColumnMap, GivenColumns
+from trimtab.tables.columns import ITEM, USER, ColumnMap, GivenColumns
 from trimtab.tables.log import Log
 from trimtab.tables.places import as_place
-from trimtab.tables.times import as_datetime, local_day
+from trimtab.tables.times import local_day
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
 WEEKS = 8  # that are judged by default, back from the newest date
-
-
-def events_as_of(model: Any, known: pa.Table, instant: int) -> dict[str, Any]:
-    """Return what a model needs to know of users to rank at an instant, as for `Model.rank`.
-
-    Args:
-        model: what was learned.
-        known: events before the instant.
-        instant: in microseconds since 1970. What was learned from may end later, where days of
-            the log end after those of the shop because timestamps are whole days.
-    """
-    if not model.needs_events:
-        return {}
-    return {"history": known, "as_of": as_datetime(max(instant, model.learned_until))}
-
-
-def rank_as_of(
-    model: Model, lists: Any, k: int, known: pa.Table, instant: int, of_later: bool = True,
-    **options: Any,
-) -> Ranked:  # fmt: skip
-    """Return lists as a model ranks them at an instant, after its warnings.
-
-    Args:
-        model: what was learned.
-        lists: the engine's lists.
-        k: number of slots.
-        known: events before the instant.
-        instant: in microseconds since 1970.
-        of_later: whether to warn of events at or after the instant.
-        options: as for `Model.rank`.
-    """
-    ranked = model.rank(lists, k, **events_as_of(model, known, instant), **options)
-    warn_of(model, ranked, k, options.get("depth"), of_later)
-    return ranked
-
-
-def rank_as_engine(model: Model, lists: Any, k: int, **options: Any) -> Any:
-    """Return the top k of lists in the engine's own order."""
-    alone = model.item_bias.with_strength(0.0)
-    return alone.rank(lists, k, depth="all", **options).top
-
-
-def judge(lists: Any, bought: pa.Table, k: int) -> UnitEvaluation:
-    """Return how lists did by what was bought; events count by their weights, as in learning."""
-    return evaluate_units(lists, bought, k, WEIGHT if WEIGHT in bought.column_names else None)
 
 
 # Lists of one's own engine ----------------------------------------------------------------------

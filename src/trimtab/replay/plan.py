@@ -26,7 +26,7 @@ from trimtab.replay.rivals import (
     require_settings,
     standard_methods,
 )
-from trimtab.replay.windows import rolling_dates
+from trimtab.replay.windows import WINDOWS, rolling_dates
 from trimtab.tables.columns import ITEM
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
@@ -35,7 +35,6 @@ from trimtab.tables.times import read_day
 GIFT_SHOP, COMPLETE_JOURNEY = "gift-shop", "complete-journey"
 NAMED_LOGS = {GIFT_SHOP: load_gift_shop, COMPLETE_JOURNEY: load_complete_journey}
 EVERY = 7  # days between two dates
-WINDOWS = 6  # most that are learned from with dated lists, in a backtest and in the daily job
 ENGINES: Mapping[str, type[Engine]] = {
     "markov": Markov,
     "factorization": Factorization,
