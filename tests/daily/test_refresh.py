@@ -500,28 +500,22 @@ def test_the_newest_lists_are_reranked(shop, bytes_of):
 
 
 def test_history_rollback_and_the_next_read(shop, bytes_of):
-    job = shop.job(learner=QUICK)
-    versions = [job.run(AS_OF + timedelta(days)).version for days in range(3)]
-    store = Store(shop.store)
-    assert [v.number for v in store.history()] == [1, 2, 3]
-    assert [v.as_of for v in store.history()] == [v.as_of for v in versions]
-    tables = [bytes_of(v.bias().table()) for v in versions]
-    assert len(set(tables)) == 3
-    assert bytes_of(tt.ItemBias.load(shop.store).table()) == tables[2]
-    assert store.rollback().number == 2
-    assert bytes_of(tt.ItemBias.load(shop.store).table()) == tables[1]
+    job, store = shop.job(learner=QUICK), Store(shop.store)
+    versions = [job.run(AS_OF + timedelta(days)).version for days in range(2)]
+    assert [(v.number, v.as_of) for v in store.history()] == [
+        (n, version.as_of) for n, version in enumerate(versions, 1)
+    ]
+    first, second = (bytes_of(version.bias().table()) for version in versions)
+    assert bytes_of(tt.ItemBias.load(shop.store).table()) == second != first
     assert store.rollback().number == 1
-    assert store.rollback(3).number == 3
-    assert bytes_of(store.load().table()) == tables[2]
-    with pytest.raises(StoreError, match=r"version 9: .*store.* 1, 2, 3"):
+    assert bytes_of(tt.ItemBias.load(shop.store).table()) == first
+    with pytest.raises(StoreError, match=r"version 9: .*store.* 1, 2"):
         store.rollback(9)
-    store.rollback(1)
-    with pytest.raises(StoreError, match=r"version 1; .*1, 2, 3"):
+    with pytest.raises(StoreError, match=r"version 1; .*1, 2"):
         store.rollback()
-    after = job.run(AS_OF + timedelta(3))
-    assert after.version.number == 4
-    assert [change["to"] for change in store.pointer()["changes"]] == [1, 2, 3, 2, 1, 3, 1, 4]
-    assert [change["by"] for change in store.pointer()["changes"]][3] == "rollback"
+    assert job.run(AS_OF + timedelta(2)).version.number == 3
+    assert [change["to"] for change in store.pointer()["changes"]] == [1, 2, 1, 3]
+    assert store.pointer()["changes"][2]["by"] == "rollback"
 
 
 def test_diff_names_the_largest_move(shop):

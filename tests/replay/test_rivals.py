@@ -13,8 +13,9 @@ import pytest
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Category, Markov
 from trimtab.errors import DataError, SettingError
-from trimtab.replay import Plan, make_plan, split_log
+from trimtab.replay import make_plan, split_log
 from trimtab.replay.outcome import Case
+from trimtab.replay.plan import Plan
 from trimtab.replay.rivals import RIVALS, Method
 from trimtab.tables.times import DAY
 

@@ -262,9 +262,14 @@ class Simulation:
 # The month --------------------------------------------------------------------------------------
 
 
-def lift_of(row: Row) -> float | None:
-    """Return a day's lift over the engine alone; None without buyers or a baseline of 0."""
-    value, baseline = row["value"], row["baseline"]
+def lift_of(row: Row, of: str = "value") -> float | None:
+    """Return a day's lift over the engine alone; None without buyers or a baseline of 0.
+
+    Args:
+        row: the day.
+        of: column of the metric.
+    """
+    value, baseline = row[of], row["baseline"]
     return value / baseline - 1 if value is not None and baseline else None
 
 

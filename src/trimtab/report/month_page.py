@@ -29,14 +29,18 @@ def describe(month: Month) -> dict[str, Any]:
     columns = {"bias": "value"}
     if month.about.get("reranker"):
         columns = {"bias": BIASES_ALONE, "reranker": "value"}
-    records = [_make_record(month, method, own) for method, own in columns.items()]
-    lifts = [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
+    records = []
+    for method, own in columns.items():
+        known = {row["day"]: lift_of(row, own) for row in month.rows}
+        if lifts := {day: lift for day, lift in known.items() if lift is not None}:
+            ends = find_interval(month, own)
+            records.append(Record(method, lifts, month.lift(own), *ends, MOST_DAYS_BELOW))
     return {
         "month": month,
         "metric": metric_name(month.about["metric"], month.about["k"]),
         "interval": find_interval(month),
-        "decision": decision.decide([record for record in records if record is not None], []),
-        "lifts": sorted(lifts),
+        "decision": decision.decide(records, []),
+        "lifts": sorted((lift, day) for day, lift in lifts.items()),
         "published": [row for row in month.rows if row["refused"] is None],
         "refused": [row for row in month.rows if row["refused"] is not None],
     }
@@ -54,16 +58,6 @@ def find_interval(month: Month, column: str = "value") -> tuple[float, float]:
     error = math.sqrt(sum(rest * rest for rest in rests) * n / (n - 1)) / baseline
     half = decision.student_quantile(n - 1) * error
     return lift - half, lift + half
-
-
-def _make_record(month: Month, method: str, column: str) -> Record | None:
-    lifts = {
-        row["day"]: row[column] / row["baseline"] - 1
-        for row in month.rows
-        if row[column] is not None and row["baseline"]
-    }
-    ends = find_interval(month, column)
-    return Record(method, lifts, month.lift(column), *ends, MOST_DAYS_BELOW) if lifts else None
 
 
 def say(name: str, month: Month) -> str:
