@@ -1,27 +1,28 @@
-"""Dated lists in a backtest: the figures are those of the daily job, computed by hand."""
+"""Dated lists in a backtest: which lists are judged, on which dates, and by which methods."""
 
 from __future__ import annotations
 
 import re
 import shutil
-import warnings
-from collections import Counter, defaultdict
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
 from shops import Ran, run_in_process
 from trimtab.errors import DataError, SettingError
-from trimtab.replay import open_lists, plan_lists
+from trimtab.replay import open_lists, plan_lists, split_log
 from trimtab.replay.plan import read_plan_file
 from trimtab.replay.results import Results
+from trimtab.replay.rivals import LEARNERS, LISTS_METHODS, standard_methods
+from trimtab.replay.windows import Window
 from trimtab.report.words import percent
 
 pytestmark = pytest.mark.xdist_group("dated_folder")
@@ -74,124 +75,47 @@ def judged(shop: Path) -> Ran:
     return backtest(shop, shop / "judged", "--date", DATES[0], "--date", DATES[1])
 
 
+def lists_of(shop: Path, day: date) -> pa.Table:
+    return pq.read_table(shop / "lists" / f"{day}.parquet")
+
+
 def results_of(folder: Path) -> list[dict]:
     return Results.load(folder).table("results").to_pylist()
 
 
-def in_london(table: pa.Table, first: date, days: int) -> pa.Table:
-    """What was bought on some days of the shop's calendar."""
-    times = np.array(table["timestamp"])
-    start, stop = np.datetime64(first), np.datetime64(first + timedelta(days))
-    return table.filter((times >= start) & (times < stop))
-
-
-def ndcg_by_hand(table: pa.Table, bought: dict[int, set[str]]) -> float:
-    """NDCG@10 over all buyers; one without a list counts as 0. Ties go to the smaller id."""
-    gains, values, lists = 1 / np.log2(np.arange(2, K + 2)), [], defaultdict(list)
-    for row in sorted(table.to_pylist(), key=lambda row: (-row["score"], row["item_id"])):
-        lists[row["user_id"]].append(row["item_id"])
-    for user, items in bought.items():
-        hits = [item in items for item in lists[user][:K]]
-        values.append(gains[: len(hits)] @ hits / gains[: min(K, len(items))].sum())
-    return float(np.mean(values))
-
-
-def sold_on(first: date, days: int) -> Counter[str]:
-    return Counter(in_london(pq.read_table(GIFT_SHOP), first, days)["item_id"].to_pylist())
-
-
-def published(shop: Path, day: date) -> tuple[pa.Table, pa.Table]:
-    """The lists that the daily job publishes for a day: by biases, and by a reranker."""
-    job = tt.daily.Refresh(
-        lists=shop / "lists", events=shop / "sales.parquet", store=shop / f"store-{day}",
-        tz="Europe/London", finish_lists=True, accept=("guard", "incomplete"),
-    )  # fmt: skip
-    with warnings.catch_warnings(action="ignore", category=tt.TrimtabWarning):
-        top = job.run(day).version.top()
-        return top, replace(job, method="reranker").run(day).version.lists()
-
-
-def sellers_by_hand(lists: pa.Table, day: date, days: int) -> pa.Table:
-    """What was bought most on the last days, for all users with a list; ALS lists own items."""
-    sold = sold_on(day - timedelta(days), days)
-    best = sorted(sold, key=lambda item: (-sold[item], item))[:K]
-    rows = [
-        {"user_id": user, "item_id": item, "score": sold[item]}
-        for user in lists["user_id"].unique().to_pylist() for item in best
-    ]  # fmt: skip
-    return pa.Table.from_pylist(rows)
-
-
-def rivals_by_hand(lists: pa.Table, shown: pa.Table, day: date) -> dict[str, pa.Table]:
-    """Lists re-scored by the formulas of the rivals that need only lists."""
-    start, begin = day - timedelta(RECENT), date(2010, 1, 1)
-    recent, before = sold_on(start, RECENT), sold_on(begin, (start - begin).days)
-    listed, totals = Counter(shown["item_id"].to_pylist()), Counter()
-    average = sum(recent[item] for item in listed) / sum(listed.values())
-    for row in lists.to_pylist():
-        totals[row["user_id"]] += row["score"]
-
-    def rescored(rule) -> pa.Table:
-        scores = [rule(*row.values()) for row in lists.to_pylist()]
-        return lists.set_column(2, "score", pa.array(scores, pa.float64()))
-
-    def share(item: str) -> float:
-        return recent[item] / recent.total() - before[item] / before.total()
-
-    def times(score: float, factor: float) -> float:
-        return score * factor if score >= 0 else score / factor
-
-    return {
-        **{f"bestsellers-{days}": sellers_by_hand(lists, day, days) for days in (1, 3, 7)},
-        "recent": rescored(lambda u, i, s: times(s, (1 + recent[i]) ** 0.1)),
-        "ratio": rescored(
-            lambda u, i, s: times(s, ((recent[i] + 10 * average) / (listed[i] + 10)) ** 0.2)
-        ),
-        "distrdiff": rescored(lambda u, i, s: s / totals[u] + share(i)),
-    }
-
-
-def test_lifts_are_those_of_the_daily_job_computed_by_hand(shop: Path, judged: Ran) -> None:
+def test_lifts_and_the_page_are_those_of_each_method(shop: Path, judged: Ran) -> None:
+    """The bias and the reranker are those of a refresh: see test_day_of_a_file.py."""
     assert judged.returncode == 0, judged.stderr
     found = {(row["date"], row["method"]): row for row in results_of(shop / "judged")}
-    lifts = {method: [row["lift"] for row in found.values() if row["method"] == method]
-             for _, method in found}  # fmt: skip
     page = (shop / "judged" / "report.html").read_text()
     # Of best sellers, the page and the summary have those of the best number of days.
-    best = max((1, 3, 7), key=lambda days: np.mean(lifts[f"bestsellers-{days}"]))
+    means = {
+        days: np.mean([found[str(day), f"bestsellers-{days}"]["lift"] for day in DATES])
+        for days in (1, 3, 7)
+    }
+    best = max(means, key=means.__getitem__)
     (line,) = [line for line in judged.stdout.splitlines() if line.startswith(" best sellers")]
     assert line.split("  ")[0] == f" best sellers, {best} day{'s' * (best > 1)}"
-    assert percent(np.mean(lifts[f"bestsellers-{best}"])) in line
-    shown = {"default", "reranker", "recent", "ratio", "distrdiff", f"bestsellers-{best}"}
+    assert percent(means[best]) in line
+    hidden = {f"bestsellers-{days}" for days in means if days != best} | {"long"}
+    kinds = [kind for kind in LISTS_METHODS if kind not in LEARNERS]
+    methods = [method for kind in kinds for method in standard_methods(kind)]
     for day in DATES:
-        bought = defaultdict(set)
-        for row in in_london(pq.read_table(GIFT_SHOP), day, TEST).to_pylist():
-            bought[row["user_id"]].add(row["item_id"])
-        lists, before = (
-            pq.read_table(shop / "lists" / f"{day - timedelta(back)}.parquet") for back in (1, 8)
-        )
-        lists, by_bias, finished = (
-            table.filter(np.isin(table["user_id"], list(bought)))
-            for table in (lists, *published(shop, day))
-        )
-        methods = {"long": lists, **rivals_by_hand(lists, before, day)}
-        methods |= {"default": by_bias, "reranker": finished}
-        alone = ndcg_by_hand(lists, bought)
-        for method, table in methods.items():
-            row, value = found.pop((str(day), method)), ndcg_by_hand(table, bought)
-            assert row["n_users"] == len(bought)
-            assert row["value"] == pytest.approx(value, rel=1e-12), method
-            assert row["lift"] == pytest.approx(value / alone - 1, abs=1e-12), method
-            assert method not in shown or percent(value / alone - 1) in page, method
-    assert found == {}  # nothing else was judged
-
-
-def test_each_date_is_a_line_and_the_page_is_named(shop: Path, judged: Ran) -> None:
+        split = split_log(open_shop(shop).log, day, RECENT, TEST)
+        lists, before = (lists_of(shop, day - timedelta(back)) for back in (1, 8))
+        lists = lists.filter(pc.is_in(lists["user_id"], split.test["user_id"]))
+        case = SimpleNamespace(lists=lists, before=before, split=split, k=K, lists_hold_own=True)
+        for method in methods:
+            row, shown = found.pop((str(day), method.name)), method.lists(case)
+            told = tt.evaluate(shown, split.test, K, baseline=lists)
+            assert (row["value"], row["lift"]) == pytest.approx((told["ndcg"], told["ndcg_lift"]))
+            assert row["n_users"] == told["n_users"]
+            assert method.name in hidden or percent(row["lift"]) in page
+    assert {method for _, method in found} == {"default", "reranker"}  # nothing else was judged
     assert "lists judged on 2 dates from 2010-11-10 to 2010-11-17" in judged.stdout
     lines = judged.stderr.splitlines()
     assert re.fullmatch(r"1 of 2: 2010-11-10 lists, \d+ \w+; about \d+ \w+ left", lines[0])
     assert re.fullmatch(r"2 of 2: 2010-11-17 lists, \d+ \w+", lines[1])
-    page = (shop / "judged" / "report.html").read_text()
     assert "each judged on the 7 days from it on" in page
     assert "The metric to learn for" not in page  # one metric is no choice
 
@@ -208,8 +132,9 @@ def test_weights_judge_as_they_teach(shop: Path, tmp_path: Path) -> None:
     assert f"lists judged on {day} by the 7 days from it on" in lines
     page = (tmp_path / "judged" / "report.html").read_text()
     assert "Events count by their weights." in page
-    lists = pq.read_table(shop / "lists" / f"{day - timedelta(1)}.parquet")
-    test = in_london(weighted, day, TEST)
+    lists = lists_of(shop, day - timedelta(1))
+    log = open_lists(shop / "lists", tmp_path / "weighted.parquet", tz="Europe/London").log
+    test = Window.of(day, TEST, log.tz).events(log)
     figures = tt.evaluate(lists, test, weight="weight")
     assert figures["ndcg"] != pytest.approx(tt.evaluate(lists, test)["ndcg"])
     found = results_of(tmp_path / "judged")
@@ -272,7 +197,7 @@ def test_csv_lists_with_numbers_that_are_text(tmp_path: Path) -> None:
     events = pa.table({"user_id": ["1"] * 4, "item_id": ["7"] * 4, "timestamp": times})
     pq.write_table(events, tmp_path / "events.parquet")
     folder = open_lists(tmp_path / "lists", tmp_path / "events.parquet", tz="UTC")
-    found = folder.find(folder.lists.seen_until(date(2026, 3, 5)), date(2026, 3, 6), ["1"])
+    found = folder.find(folder.seen_until(date(2026, 3, 5)), date(2026, 3, 6), ["1"])
     assert found["item_id"].to_pylist() == ["7", "8"]
     assert folder.recent_dates(3, 2, 7) == [date(2026, 3, 6)]
 
@@ -299,11 +224,8 @@ def test_errors_are_one_sentence(shop: Path, tmp_path: Path) -> None:
             ran = run_in_process(command, *more, "--out", out)
             assert (ran.returncode, message in ran.stderr) == (2, True)
     assert not out.exists()
-
-
-def test_a_plan_file_names_lists(shop: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="training_windows"):
+        plan_lists({"training_windows": [7]}, open_shop(shop))
     plan = tmp_path / "plan.toml"
     plan.write_text(f'log = "{shop}/sales.parquet"\nlists = "{shop}/lists"\ntz = "Europe/London"\n')
     assert read_plan_file(plan)["lists"] == str(shop / "lists")
-    with pytest.raises(SettingError, match="training_windows"):
-        plan_lists({"training_windows": [7]}, open_shop(shop))

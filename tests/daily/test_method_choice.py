@@ -13,10 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import trimtab as tt
 from shops import AS_OF, TONIGHT, run_in_process
 from trimtab.daily.method_choice import ForecastOf, choose_method
-from trimtab.errors import SettingError
 from trimtab.store import Store
 
 pytestmark = pytest.mark.xdist_group("shop")
@@ -33,34 +31,23 @@ def forecasts(**lifts: float | None) -> dict[str, ForecastOf]:
     }
 
 
-@pytest.mark.parametrize(
-    ("lifts", "served", "chosen", "why"),
-    [
-        ({"bias": 0.05, "reranker": 0.04}, None, "bias", "its forecast, +5.0%, is the highest"),
-        ({"bias": 0.05, "reranker": 0.06}, None, "reranker", "is the highest"),
-        ({"bias": 0.05, "reranker": 0.06}, "reranker", "reranker", "is the highest"),
-        ({"bias": 0.05, "reranker": 0.06}, "bias", "bias", "by less than its standard error"),
-        ({"bias": 0.05, "reranker": 0.08}, "bias", "reranker", "by more than its standard error"),
-        ({"bias": None, "reranker": 0.01}, "bias", "reranker", "bias, used so far, gains nothing"),
-        (
-            {"bias": 0.01, "reranker": -0.01},
-            "reranker",
-            "bias",
-            "reranker, used so far, gains nothing",
-        ),
-        ({"bias": 0.05}, "reranker", "bias", "reranker, used so far, gains nothing"),
-        (
-            {"bias": None, "reranker": -0.1},
-            "reranker",
-            "nothing",
-            "no method gains on held-out windows",
-        ),
-    ],
-)
-def test_a_method_is_changed_only_for_a_clear_gain(lifts, served, chosen, why):
-    choice = choose_method(forecasts(**lifts), served)
-    assert choice.method == chosen
-    assert why in choice.why
+def test_a_method_is_changed_only_for_a_clear_gain():
+    for (bias, reranker), served, chosen, why in (
+        ((0.05, 0.04), None, "bias", "its forecast, +5.0%, is the highest"),
+        ((0.05, 0.06), None, "reranker", "is the highest"),
+        ((0.05, 0.06), "reranker", "reranker", "is the highest"),
+        ((0.05, 0.06), "bias", "bias", "by less than its standard error"),
+        ((0.05, 0.08), "bias", "reranker", "by more than its standard error"),
+        ((None, 0.01), "bias", "reranker", "bias, used so far, gains nothing"),
+        ((0.01, -0.01), "reranker", "bias", "reranker, used so far, gains nothing"),
+        ((None, -0.1), "reranker", "nothing", "no method gains on held-out windows"),
+    ):
+        choice = choose_method(forecasts(bias=bias, reranker=reranker), served)
+        assert choice.method == chosen
+        assert why in choice.why
+    choice = choose_method(forecasts(bias=0.05), "reranker")
+    assert choice.method == "bias"
+    assert "reranker, used so far, gains nothing" in choice.why
 
 
 def test_the_forecast_of_the_chosen_allows_for_having_chosen():
@@ -82,16 +69,6 @@ def test_the_forecast_of_the_chosen_allows_for_having_chosen():
     assert np.mean(means) == pytest.approx(0.5, abs=0.004)
 
 
-def test_what_auto_forecasts_is_lower_than_what_the_method_forecasts(shop):
-    version = shop.job(method="auto").run(AS_OF).version
-    told = version.manifest["method"]
-    own = told["forecasts"][told["used"]]
-    assert told["allowance"] > 0
-    found = [version.forecast[name] for name in ("forecast", "forecast_low", "forecast_high")]
-    expected = [own[name] - told["allowance"] for name in ("lift", "low", "high")]
-    assert found == pytest.approx(expected, abs=1e-12)
-
-
 def test_auto_publishes_the_best_and_says_why(shop):
     result = run_in_process(*shop.arguments("--as-of", AS_OF, "--method", "auto"))
     assert result.returncode == 0
@@ -104,32 +81,29 @@ def test_auto_publishes_the_best_and_says_why(shop):
     assert told["why"] in result.stdout
     assert version.lists().num_rows > 0
     assert f"method {told['used']}: " in result.stdout
+    own = told["forecasts"][told["used"]]  # what it forecasts is lower
+    assert told["allowance"] > 0
+    found = [version.forecast[name] for name in ("forecast", "forecast_low", "forecast_high")]
+    expected = [own[name] - told["allowance"] for name in ("lift", "low", "high")]
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("method", ["bias", "reranker"])
-def test_auto_knows_the_method_served(shop, method):
-    shop.job(method=method, accept=("guard",)).run(AS_OF - timedelta(1))
-    told = shop.job(method="auto").run(AS_OF).version.manifest["method"]
-    found = {name: ForecastOf(**own) for name, own in told["forecasts"].items()}
-    expected = choose_method(found, method)
-    assert (told["used"], told["why"]) == (expected.method, expected.why)
-
-
-def test_names_of_a_backtest_are_understood(shop):
-    assert shop.job(method="default").method == "bias"
-
-
-def test_auto_leaves_out_what_must_not_be_shown(shop):
-    lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
-    allowed = pa.table({"item_id": sorted(set(lists["item_id"].to_pylist()))[:40]})
+@pytest.mark.parametrize("method", ["default", "reranker"])  # "bias" by its name in a backtest
+def test_auto_knows_the_method_served_and_leaves_out_what_must_not_be_shown(shop, method):
+    served = shop.job(method=method, accept=("guard",))
+    served.run(AS_OF - timedelta(1))
+    allowed = pa.table({"item_id": sorted(set(shop.of(TONIGHT)["item_id"].to_pylist()))[:40]})
     pq.write_table(allowed, shop.folder / "allowed.parquet")
-    done = shop.job(
-        method="auto", allowed=shop.folder / "allowed.parquet", accept=("different-lists",)
-    ).run(AS_OF)
-    assert pc.all(pc.is_in(done.version.lists()["item_id"], allowed["item_id"].combine_chunks()))
+    limits = {"allowed": shop.folder / "allowed.parquet", "accept": ("different-lists",)}
+    version = shop.job(method="auto", **limits).run(AS_OF).version
+    told = version.manifest["method"]
+    found = {name: ForecastOf(**own) for name, own in told["forecasts"].items()}
+    expected = choose_method(found, served.method)
+    assert (told["used"], told["why"]) == (expected.method, expected.why)
+    assert pc.all(pc.is_in(version.lists()["item_id"], allowed["item_id"].combine_chunks()))
 
 
-def test_a_strength_is_published_with_its_forecast(shop):
+def test_a_strength_is_published_with_its_forecast_and_told_by_diff(shop):
     whole = shop.job(finish_lists=True).run(AS_OF)
     arguments = shop.arguments("--as-of", AS_OF, "--strength", "0.5", "--finish-lists")
     result = run_in_process(*arguments)
@@ -141,32 +115,13 @@ def test_a_strength_is_published_with_its_forecast(shop):
     expected = whole.bias.summary.forecast_by_strength["0.5"][0]
     assert version.forecast["forecast"] == expected
     assert run_in_process("history", "--store", shop.store).returncode == 0
-
-
-def test_a_reranker_at_a_strength_is_published(shop):
     whole = shop.job(method="reranker").run(AS_OF)
     done = shop.job(method="reranker", strength=0.3).run(AS_OF)
     assert done.reranker.summary.strength == 0.3
-    loaded = done.version.reranker()
-    assert loaded.learned == whole.reranker.with_strength(0.3).learned
-    assert isinstance(loaded, tt.Reranker)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"method": "best"}, "method='best'"),
-        ({"strength": 2}, "strength=2"),
-        (
-            {"method": "bias", "widen": "any"},
-            "widen='any': needs method='reranker' or method='auto'",
-        ),
-        (
-            {"method": "auto", "learner": tt.BiasLearner.paper()},
-            "learner.method='ascent': a reranker takes only k, metric",
-        ),
-    ],
-)
-def test_settings_that_do_not_go_together(shop, settings, message):
-    with pytest.raises(SettingError, match=message):
-        shop.job(**settings)
+    assert done.version.reranker().learned == whole.reranker.with_strength(0.3).learned
+    halved, changed = (
+        run_in_process("diff", number, number + 1, "--store", shop.store).stdout.splitlines()
+        for number in (1, 2)
+    )
+    assert halved[-1] == "strength 1 in version 1, 0.5 in version 2"
+    assert "method bias in version 2, reranker in version 3" in changed

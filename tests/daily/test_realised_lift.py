@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, FIRST, TONIGHT, Shop, run_in_process
+from shops import AS_OF, TONIGHT, Shop, run_in_process
 from stores import publish
 from trimtab.daily import RealisedLift, realised_lifts
 from trimtab.errors import SettingError, StoreError
@@ -25,37 +25,32 @@ DAYS = 3  # the log ends on 24 February, four days after AS_OF
 pytestmark = pytest.mark.xdist_group("shop")
 
 
-def expected_lift(shop: Shop, version: Version, day, days: int = DAYS, tz: str = "UTC") -> float:
-    """Return what evaluate gives on the lists of a day, for users who have a list."""
-    lists = pq.read_table(shop.lists / f"{day}.parquet")
+def bought_by_listed(shop: Shop, day, days: int = DAYS, tz: str = "UTC") -> pa.Table:
+    """What users with a list of a day bought from AS_OF on."""
     bought = Window.of(AS_OF, days, tz).events(shop.log)
-    bought = bought.filter(pc.is_in(bought["user_id"], lists["user_id"]))
-    bias = version.bias()
+    return bought.filter(pc.is_in(bought["user_id"], shop.of(day)["user_id"]))
+
+
+def expected_lift(shop: Shop, version: Version, day, tz: str = "UTC") -> float:
+    """Return what evaluate gives on the lists of a day, for users who have a list."""
+    lists, bias = shop.of(day), version.bias()
     metric, k = bias.summary.metric, bias.summary.k
-    alone = tt.evaluate(lists, bought, k)[metric]
-    return tt.evaluate(bias.apply(lists, k), bought, k)[metric] / alone - 1
+    bought = bought_by_listed(shop, day, tz=tz)
+    return tt.evaluate(bias.apply(lists, k), bought, k, baseline=lists)[f"{metric}_lift"]
 
 
 def test_it_counts_by_the_weights_of_events(shop):
-    events = pq.read_table(shop.events)
-    weights = pc.add(pc.bit_wise_and(events["item_id"], 7), 1)
-    pq.write_table(events.append_column("weight", weights), shop.events)
+    def weighted(events: pa.Table) -> pa.Table:
+        weights = pc.add(pc.bit_wise_and(events["item_id"], 7), 1)
+        return events.append_column("weight", weights)
+
+    pq.write_table(weighted(pq.read_table(shop.events)), shop.events)
     version = shop.job(finish_lists=True, accept=["guard"]).run(AS_OF).version
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
-    lists = pq.read_table(shop.lists / f"{TONIGHT}.parquet")
-    bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
-    bought = bought.filter(pc.is_in(bought["user_id"], lists["user_id"]))
-    bought = bought.append_column("weight", pc.add(pc.bit_wise_and(bought["item_id"], 7), 1))
+    lists, bought = shop.of(TONIGHT), weighted(bought_by_listed(shop, TONIGHT))
     found = tt.evaluate(version.bias().apply(lists), bought, weight="weight", baseline=lists)
     assert row.lift == pytest.approx(found["ndcg_lift"], abs=1e-9)
     assert row.lift != pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-3)
-
-
-def drop_lists(shop: Shop, users_below: int) -> None:
-    """Remove the lists of some users on all days."""
-    for path in shop.lists.iterdir():
-        table = pq.read_table(path)
-        pq.write_table(table.filter(pc.greater_equal(table["user_id"], users_below)), path)
 
 
 @pytest.mark.parametrize(
@@ -64,20 +59,18 @@ def drop_lists(shop: Shop, users_below: int) -> None:
     ids=["default", "paper", "ascent"],
 )
 def test_it_is_what_evaluate_gives(shop, learner):
-    drop_lists(shop, users_below=300)  # they bought, but they do not count
-    accept = ["guard"]
-    version = shop.job(learner=learner, finish_lists=True, accept=accept).run(AS_OF).version
+    for day in shop.days():  # users who bought but have no list do not count
+        shop.change(day, lambda table: table.filter(pc.greater_equal(table["user_id"], 300)))
+    version = shop.job(learner=learner, finish_lists=True, accept=["guard"]).run(AS_OF).version
     (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
     assert row.lift == pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     assert row.lift_low <= row.lift <= row.lift_high
     assert (row.version, row.as_of, row.lists) == (1, str(AS_OF), str(TONIGHT))
     assert row.over_on == str(AS_OF + timedelta(DAYS))
-    summary = version.bias().summary
-    assert row.forecast == summary.forecast
-    assert (row.forecast_low, row.forecast_high) == (summary.forecast_low, summary.forecast_high)
-    bought = Window.of(AS_OF, DAYS, "UTC").events(shop.log)
-    listed = pq.read_table(shop.lists / f"{TONIGHT}.parquet")["user_id"]
-    assert row.n_users == len(set(bought["user_id"].to_pylist()) & set(listed.to_pylist()))
+    told = version.bias().summary
+    names = ("forecast", "forecast_low", "forecast_high")
+    assert [getattr(row, name) for name in names] == [getattr(told, name) for name in names]
+    assert row.n_users == pc.count_distinct(bought_by_listed(shop, TONIGHT)["user_id"]).as_py()
     assert (row.notes, row.reason) == ((), None)
 
 
@@ -98,10 +91,10 @@ def test_the_lists_are_those_that_were_reranked_or_the_newest(shop):
 
 def test_repeated_pairs_are_merged_as_the_version_merged_them(shop):
     shop.job(learner=QUICK).run(AS_OF)
-    for path in shop.lists.iterdir():
-        table = pq.read_table(path)
-        lower = table.set_column(2, "score", pc.multiply(table["score"], 0.5))
-        pq.write_table(pa.concat_tables([table, lower]), path)
+    for day in shop.days():
+        lower = shop.of(day)
+        lower = lower.set_column(2, "score", pc.multiply(lower["score"], 0.5))
+        shop.change(day, lambda table, lower=lower: pa.concat_tables([table, lower]))
     shop.job(learner=QUICK, duplicates="max").run(AS_OF)
     whole, merged = realised_lifts(shop.store, shop.events, test_days=DAYS)
     assert "duplicates=" in whole.reason
@@ -171,42 +164,31 @@ def test_a_version_without_a_folder_needs_lists(shop):
 
 def test_days_without_events_are_named(shop):
     shop.job(learner=QUICK).run(AS_OF)
-    day = AS_OF + timedelta(1)
+    day, events = AS_OF + timedelta(1), shop.log.events
+
+    def judge(*tables: pa.Table) -> RealisedLift:
+        pq.write_table(pa.concat_tables(tables), shop.events)
+        (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+        return row
+
     begin, end = Window.of(day, 1, "UTC").rows(event_times(shop.log))
-    events = shop.log.events
-    pq.write_table(pa.concat_tables([events.slice(0, begin), events.slice(end)]), shop.events)
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    row = judge(events.slice(0, begin), events.slice(end))
     assert row.lift is not None
     (note,) = row.notes
     assert note.startswith(f"{day} has 0 events; ")
     assert note.endswith(": a hole in the log or a holiday")
-    nobody = events.filter(pc.equal(events["user_id"], -1))
     stranger = pa.table({"user_id": [9_999_999], "item_id": [1], "timestamp": [events[2][-1]]})
-    before = Window.of(AS_OF, 1, "UTC").history(shop.log)
-    rest = pa.concat_tables([before, nobody, stranger.cast(before.schema)])
-    pq.write_table(rest, shop.events)
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    row = judge(Window.of(AS_OF, 1, "UTC").history(shop.log), stranger.cast(events.schema))
     assert row.reason == f"no user of the lists of {TONIGHT} bought anything on these days"
-
-
-def test_a_log_that_begins_after_the_version_does_not_judge_it(shop):
-    shop.job(learner=QUICK).run(AS_OF)
-    day = AS_OF + timedelta(1)
-    rest = Window.of(day, 9, "UTC").events(shop.log)
-    pq.write_table(rest, shop.events)
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    row = judge(Window.of(day, 9, "UTC").events(shop.log))
     assert row.reason == f"the events begin on {day}, after the version's first day"
 
 
 def test_inside_by_hand():
-    row = RealisedLift(
-        1, "2026-03-01", forecast=0.1, forecast_low=0.05, forecast_high=0.15, lift=0.06
-    )
-    assert row.inside is True
-    assert replace(row, lift=0.04).inside is False
-    assert replace(row, lift=0.16).inside is False
-    assert replace(row, lift=None).inside is None
-    assert replace(row, forecast_low=None).inside is None
+    row = RealisedLift(1, "2026-03-01", forecast=0.1, forecast_low=0.05, forecast_high=0.15)
+    for lift, inside in ((0.06, True), (0.04, False), (0.16, False), (None, None)):
+        assert replace(row, lift=lift).inside is inside
+    assert replace(row, lift=0.06, forecast_low=None).inside is None
 
 
 # On the command line
@@ -254,14 +236,11 @@ def test_without_events_history_is_as_before(shop):
     shop.job(learner=QUICK).run(AS_OF)
     assert "lift that came" not in history(shop)
     assert "realised" not in history(shop, "--json")
-    for option in (("--lists", shop.lists), ("--tz", "UTC"), ("--test-days", 3)):
+    for option, said in (
+        (("--lists", shop.lists), f"--lists {shop.lists}: needs --events"),
+        (("--tz", "UTC"), "--tz UTC: needs --events"),
+        (("--test-days", 3), "--test-days 3: needs --events"),
+        (("--events", shop.folder / "none.parquet"), "none.parquet"),
+    ):
         out = run_in_process("history", "--store", shop.store, *option)
-        assert out.returncode == 2
-        assert f"{option[0]} {option[1]}: needs --events" in out.stderr
-
-
-def test_an_unknown_log_is_named(shop):
-    shop.job(learner=QUICK).run(FIRST + timedelta(5))
-    out = run_in_process("history", "--store", shop.store, "--events", shop.folder / "none.parquet")
-    assert out.returncode == 2
-    assert "none.parquet" in out.stderr
+        assert (out.returncode, said in out.stderr) == (2, True)

@@ -44,7 +44,7 @@ def test_lists_of_an_engine_give_what_its_own_replay_gives(made_shop: Shop, tmp_
     by_lists = simulation.run(tmp_path / "two", steps.append)
     for one, two in zip(by_engine.rows, by_lists.rows, strict=True):
         assert {**one, "seconds": None} == {**two, "seconds": None}
-    assert len(steps) == simulation.n_steps == 4
+    assert len(steps) == simulation.n_steps == 2
     assert by_lists.about["lists"]["folder"] == "lists"
     assert "The lists are those of 20 days in the folder lists" in sentence("setup", by_lists)
 
@@ -99,6 +99,20 @@ def test_days_are_judged_by_weights(made_shop: Shop, tmp_path: Path) -> None:
     assert (last["value"], last["n_users"]) == (None, 0)  # its events do not count
 
 
+def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
+    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events)
+    out = ("--out", tmp_path / "out")
+    ran = run_in_process(*given, *out, "--tz", "UTC", "--days", 1, "--no-report")
+    assert ran.returncode == 0, ran.stderr
+    assert f"1 of 1: {LAST}" in ran.stderr
+    assert "The job published on 1 of 1 morning" in ran.stdout
+    for more in (("engine", "markov"), ("set", "n_listed=20"), ("set", "retrain_every=7")):
+        ran = run_in_process(*given, *out, f"--{more[0]}", more[1])
+        said = f"--{more[0]} {more[1].replace('=', ' ')}: cannot be used with --lists"
+        assert ran.returncode == 2
+        assert re.fullmatch(f"trimtab: {said}.*\n", ran.stderr)
+
+
 def test_an_interrupted_replay_keeps_its_mornings(made_shop: Shop, tmp_path: Path) -> None:
     def stop(cell: CellDone) -> None:
         raise KeyboardInterrupt
@@ -117,23 +131,6 @@ def test_what_cannot_be_replayed_is_refused(made_shop: Shop, tmp_path: Path) -> 
     (tmp_path / f"{AS_OF}.parquet").symlink_to(made_shop.lists / f"{AS_OF}.parquet")
     with pytest.raises(DataError, match="leave no morning to replay: it needs lists made before"):
         replay(tmp_path, made_shop).mornings()
-    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events)
-    for more, said in (
-        ("--engine markov", "--engine markov"),
-        ("--set n_listed=20", "--set n_listed 20"),
-        ("--set retrain_every=7", "--set retrain_every 7"),
-    ):
-        ran = run_in_process(*given, "--out", tmp_path / "out", *more.split())
-        assert ran.returncode == 2
-        assert re.fullmatch(f"trimtab: {said}: cannot be used with --lists.*\n", ran.stderr)
-
-
-def test_from_the_command_line(made_shop: Shop, tmp_path: Path) -> None:
-    given = ("simulate", "--lists", made_shop.lists, "--events", made_shop.events, "--tz", "UTC")
-    ran = run_in_process(*given, "--days", 1, "--out", tmp_path / "out", "--no-report")
-    assert ran.returncode == 0, ran.stderr
-    assert f"1 of 1: {LAST}" in ran.stderr
-    assert "The job published on 1 of 1 morning" in ran.stdout
 
 
 def test_the_lists_are_never_removed_by_the_run_on_them(made_shop: Shop, tmp_path: Path) -> None:

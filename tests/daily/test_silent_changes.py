@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from shops import AS_OF, N_ITEMS, TONIGHT, Shop, run_in_process
+from shops import AS_OF, N_ITEMS, TONIGHT, Shop, retyped, run_in_process
 from trimtab.datasets import make_log
 from trimtab.engines import Repeat
 from trimtab.errors import DataError, RefusedError
@@ -31,11 +32,13 @@ pytestmark = pytest.mark.xdist_group("shop")
 
 def rename_tonight(shop: Shop, share: float) -> None:
     """Give the first items new ids in tonight's lists."""
-    path = shop.lists / f"{TONIGHT}.parquet"
-    table = pq.read_table(path)
-    items = table["item_id"]
-    new = pc.if_else(pc.less(items, int(share * N_ITEMS)), pc.add(items, 10_000), items)
-    pq.write_table(table.set_column(1, "item_id", new), path)
+
+    def rename(table: pa.Table) -> pa.Table:
+        items = table["item_id"]
+        new = pc.if_else(pc.less(items, int(share * N_ITEMS)), pc.add(items, 10_000), items)
+        return table.set_column(1, "item_id", new)
+
+    shop.change(TONIGHT, rename)
 
 
 @pytest.mark.parametrize("rerank", [False, True])
@@ -43,11 +46,18 @@ def test_lists_of_unknown_items_are_refused(shop, rerank):
     """Most items have new ids: what was learned does not apply to them."""
     rename_tonight(shop, 0.8)
     said = rf"lists of {TONIGHT}: \d\d % of the entries are items .* accept=..unknown-items"
+    job = shop.job(learner=QUICK, finish_lists=rerank)
     with pytest.raises(RefusedError, match=said):
-        shop.job(learner=QUICK, finish_lists=rerank).run(AS_OF)
+        job.run(AS_OF)
+    # Renamed in the catalogue too, they have a category, but nothing was learned of them.
+    items = pq.read_table(shop.folder / "items.parquet")
+    new = items.set_column(0, "item_id", pc.add(items["item_id"], 10_000))
+    pq.write_table(pa.concat_tables([items, new]), shop.folder / "items.parquet")
+    with pytest.raises(RefusedError, match=said):
+        replace(job, items=shop.folder / "items.parquet", windows=1).run(AS_OF)
     assert not Store(shop.store).exists()
     accept = ["unknown-items", "different-lists"]
-    done = shop.job(learner=QUICK, finish_lists=rerank, accept=accept).run(AS_OF)
+    done = replace(job, accept=accept).run(AS_OF)
     assert done.version.manifest["accepted"] == sorted(accept)
 
 
@@ -58,46 +68,25 @@ def test_some_unknown_items_give_a_warning(shop):
     assert "of the entries are items" in done.version.manifest["warnings"][0]
 
 
-def test_items_of_the_catalogue_alone_are_unknown(shop):
-    """Renamed in the catalogue too: they have a category, but nothing was learned of them."""
-    rename_tonight(shop, 0.8)
-    items = pq.read_table(shop.folder / "items.parquet")
-    new = items.set_column(0, "item_id", pc.add(items["item_id"], 10_000))
-    pq.write_table(pa.concat_tables([items, new]), shop.folder / "items.parquet")
-    with pytest.raises(RefusedError, match=r"accept=..unknown-items"):
-        shop.job(items=shop.folder / "items.parquet", windows=1).run(AS_OF)
-
-
-def test_lists_of_tonight_that_cannot_be_read_are_named(shop):
-    (shop.lists / f"{TONIGHT}.parquet").write_bytes(b"no Parquet")
-    with pytest.warns(tt.TrimtabWarning) as warned:
-        shop.job(learner=QUICK).run(AS_OF)
-    said = [str(warning.message) for warning in warned]
-    assert [f"lists of {TONIGHT} are skipped: " in text for text in said] == [True]
-
-
 # Lists that are missing, or old
 
 
-def keep_users(shop: Shop, share: float) -> None:
-    """Leave the lists of some users only in tonight's file."""
-    path = shop.lists / f"{TONIGHT}.parquet"
-    table = pq.read_table(path)
-    users = pc.unique(table["user_id"])
-    some = users.take(pc.sort_indices(users))[: round(share * len(users))]
-    pq.write_table(table.filter(pc.is_in(table["user_id"], some)), path)
+def test_lists_of_few_users_are_refused(shop):
+    whole = shop.of(TONIGHT)
+    users = pc.unique(whole["user_id"])
+    users = users.take(pc.sort_indices(users))
 
+    def keep(share: float) -> None:
+        kept = pc.is_in(whole["user_id"], users[: round(share * len(users))])
+        pq.write_table(whole.filter(kept), shop.lists / f"{TONIGHT}.parquet")
 
-def test_lists_of_six_users_in_ten_are_refused(shop):
-    keep_users(shop, 0.6)
+    keep(0.6)
     said = rf"lists of {TONIGHT} cover \d+ users; the training lists covered \d+: not published; "
-    with pytest.raises(RefusedError, match=said + ".* accept=..different-lists"):
-        shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
+    for settings in ({"learner": QUICK, "finish_lists": True}, {"method": "reranker"}):
+        with pytest.raises(RefusedError, match=said + ".* accept=..different-lists"):
+            shop.job(**settings).run(AS_OF)
     assert not Store(shop.store).exists()
-
-
-def test_lists_of_eight_users_in_ten_give_a_warning(shop):
-    keep_users(shop, 0.8)
+    keep(0.8)
     with pytest.warns(tt.TrimtabWarning, match=rf"lists of {TONIGHT} cover \d+ users; .* missing"):
         done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
     assert "cover" in done.version.manifest["warnings"][0]
@@ -106,34 +95,39 @@ def test_lists_of_eight_users_in_ten_give_a_warning(shop):
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_the_lists_of_the_day_before_give_a_warning(shop, suffix):
     """An engine that is trained once a week makes the same lists every night."""
-    before = pq.read_table(shop.lists / f"{TONIGHT - timedelta(1)}.parquet")
-    for day in (TONIGHT - timedelta(1), TONIGHT):
+    yesterday, job = TONIGHT - timedelta(1), shop.job(learner=QUICK, finish_lists=True)
+    before = shop.of(yesterday)
+    for day in (yesterday, TONIGHT):
         (shop.lists / f"{day}.parquet").unlink()
         write_table(before, shop.lists / f"{day}.{suffix}")
-    said = f"lists of {TONIGHT} are the same as those of {TONIGHT - timedelta(1)}; check whether"
+    said = f"lists of {TONIGHT} are the same as those of {yesterday}; check whether"
     with pytest.warns(tt.TrimtabWarning, match=said):
-        done = shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
+        done = job.run(AS_OF)
     assert said in done.version.manifest["warnings"][0]
     scores = pc.add(before["score"], pa.array([*[0.0] * (before.num_rows - 1), 0.001]))
     write_table(before.set_column(2, "score", scores), shop.lists / f"{TONIGHT}.{suffix}")
-    assert shop.job(learner=QUICK, finish_lists=True).run(AS_OF).warnings == ()
+    assert job.run(AS_OF).warnings == ()
 
 
 # Types of ids
 
 
-def write_text_ids(shop: Shop) -> None:
-    """Write item ids as text, in the lists and in the events."""
-    for path in (*shop.lists.iterdir(), shop.events):
-        table = pq.read_table(path)
-        place = table.column_names.index("item_id")
-        pq.write_table(table.set_column(place, "item_id", table["item_id"].cast(pa.string())), path)
+def as_text(table: pa.Table) -> pa.Table:
+    return retyped(table, "item_id", pa.string())
 
 
 def test_ids_of_another_type_than_those_served_are_refused(shop):
     """A service would answer every request for integers with 422 from then on."""
     shop.job(learner=QUICK).run(AS_OF)
-    write_text_ids(shop)
+    tonight = shop.of(TONIGHT)
+    for days in range(4):
+        shop.change(TONIGHT + timedelta(days), as_text)
+    with pytest.raises(DataError, match=rf"'item_id' holds strings in .*{TONIGHT}.* but integers"):
+        shop.job(learner=QUICK).run(AS_OF)
+    pq.write_table(tonight, shop.lists / f"{TONIGHT}.parquet")
+    for day in shop.days():
+        shop.change(day, as_text)
+    pq.write_table(as_text(pq.read_table(shop.events)), shop.events)
     said = r"item_id holds strings, but integers in version 1, .* accept=..id-type"
     with pytest.raises(RefusedError, match=said):
         shop.job(learner=QUICK).run(AS_OF)
@@ -143,27 +137,12 @@ def test_ids_of_another_type_than_those_served_are_refused(shop):
     done = shop.job(learner=QUICK, accept=["id-type"]).run(AS_OF)
     assert done.version.number == 2
     assert isinstance(done.bias.table()["item_id"][0].as_py(), str)
-
-
-def test_numbers_in_csv_stay_text_if_text_is_served(shop):
-    """A CSV file has no types; a night whose ids are all numbers changes nothing."""
-    write_text_ids(shop)
-    shop.job(learner=QUICK).run(AS_OF)
+    # A CSV file has no types: a night whose ids are all numbers changes nothing.
     for path in [*shop.lists.iterdir(), shop.events]:
         pacsv.write_csv(pq.read_table(path), path.with_suffix(".csv"))
         path.unlink()
     done = shop.job(events=shop.folder / "events.csv", windows=1).run(AS_OF)
     assert isinstance(done.bias.table()["item_id"][0].as_py(), str)
-
-
-def test_tonights_lists_with_ids_of_another_type_are_refused(shop):
-    for back in range(4):
-        path = shop.lists / f"{TONIGHT + timedelta(back)}.parquet"
-        table = pq.read_table(path)
-        text = table.set_column(1, "item_id", table["item_id"].cast(pa.string()))
-        pq.write_table(text, path)
-    with pytest.raises(DataError, match=rf"'item_id' holds strings in .*{TONIGHT}.* but integers"):
-        shop.job(learner=QUICK).run(AS_OF)
 
 
 # Leaked lists
@@ -238,10 +217,9 @@ def test_leaked_is_more_than_twice_the_odds_and_more_than_chance():
 
 def test_deeper_lists_are_not_leaked(shop):
     """Lists are compared at the depth of the shortest."""
-    for path in shop.lists.iterdir():
-        if path.stem != str(AS_OF - timedelta(4)):
-            table = pq.read_table(path).to_pandas()
-            short = table.groupby("user_id").head(2)
-            pq.write_table(pa.Table.from_pandas(short, preserve_index=False), path)
+    for day in shop.days():
+        if day != str(AS_OF - timedelta(4)):
+            short = shop.of(day).to_pandas().groupby("user_id").head(2)
+            shop.change(day, lambda _, s=short: pa.Table.from_pandas(s, preserve_index=False))
     learner = tt.BiasLearner(method="ascent", k=2)
     assert shop.job(learner=learner).run(AS_OF).version.manifest["window"]["windows"] == 2

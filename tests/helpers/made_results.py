@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimtab.replay.results import SCHEMAS, Results
-from trimtab.report.backtest.overview import Overview
+from trimtab.report.overview import Overview
 
 METRICS = ("acc", "map", "ndcg")
 ENGINES = ("markov", "category", "factorization")

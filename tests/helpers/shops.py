@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -50,6 +51,18 @@ class Shop:
     def store(self) -> Path:
         return self.folder / "store"
 
+    def of(self, day: object) -> pa.Table:
+        """The lists of a day."""
+        return pq.read_table(self.lists / f"{day}.parquet")
+
+    def change(self, day: object, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Write the lists of a day again, changed."""
+        pq.write_table(change(self.of(day)), self.lists / f"{day}.parquet")
+
+    def days(self) -> list[str]:
+        """The days with lists, in order."""
+        return sorted(path.stem for path in self.lists.iterdir())
+
     def job(self, **settings) -> Refresh:
         given = {"lists": self.lists, "events": self.events, "store": self.store}
         return Refresh(**{**given, **settings})
@@ -58,6 +71,24 @@ class Shop:
         return [
             "refresh", "--lists", self.lists, "--events", self.events, "--store", self.store, *more,
         ]  # fmt: skip
+
+
+def retyped(table: pa.Table, column: str, kind: Any) -> pa.Table:
+    """A table with a column of another type."""
+    return table.set_column(table.column_names.index(column), column, table[column].cast(kind))
+
+
+def trained_until(until: Any) -> Callable[[pa.Table], pa.Table]:
+    """Adds the column that says what an engine has seen."""
+    return lambda table: table.append_column("trained_until", pa.array([until] * table.num_rows))
+
+
+def labelled(tables: Iterable[pa.Table], starts: Iterable[date]) -> pa.Table:
+    """The tables of several windows as one, with a column that names the window."""
+    return pa.concat_tables(
+        table.append_column("window", pa.array([str(start)] * table.num_rows))
+        for table, start in zip(tables, starts, strict=True)
+    )
 
 
 def make_shop(folder: Path) -> Shop:

@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -124,20 +123,6 @@ def test_half_written_lists_are_named_once(shop: Shop):
         assert "not needed" not in said
 
 
-def test_a_day_may_be_a_folder_of_csv_files(shop: Shop):
-    expected = shop.job(learner=QUICK, finish_lists=True).run(AS_OF).version.top()
-    sold = shop.folder / "sold.parquet"
-    sold.write_bytes(shop.events.read_bytes())
-    for path in (sold, *sorted(shop.lists.iterdir())):
-        table, folder = pq.read_table(path), path.with_suffix("")
-        folder.mkdir()
-        for part, rows in enumerate((table.slice(0, 1_000), table.slice(1_000))):
-            pacsv.write_csv(rows, folder / f"part-{part}.csv")
-        path.unlink()
-    job = shop.job(learner=QUICK, finish_lists=True, events=shop.folder / "sold")
-    assert job.run(AS_OF).version.top().equals(expected)
-
-
 def shift_scores(events, as_of):
     """An engine whose scores are below 0."""
     lists = tt.engines.Popularity().fit(events, as_of).recommend(n=20)
@@ -147,35 +132,25 @@ def shift_scores(events, as_of):
 def test_paper_is_skipped_where_scores_are_below_0(shop: Shop):
     given = ("--events", shop.events, "--engine", "test_day_of_a_file:shift_scores")
     methods = ("--method", "paper", "--method", "default", "--metric", "ndcg", "--date", AS_OF)
+    out = ("--test-days", 3, "--out", shop.folder / "below", "--no-report")
     with pytest.warns(tt.TrimtabWarning, match="paper is skipped: .* scores go down to -"):
-        ran = run_in_process(
-            "backtest", *given, *methods, "--test-days", 3, "--out", shop.folder / "below",
-            "--no-report",
-        )  # fmt: skip
+        ran = run_in_process("backtest", *given, *methods, *out)
     assert ran.returncode == 0, ran.stderr
     rows = Results.load(shop.folder / "below").table("results").to_pylist()
     assert [row["method"] for row in rows] == ["long", "default"]
 
 
-def test_biases_of_a_reranker_are_said_to_be_only_that(shop: Shop):
-    for method, expected in (("reranker", 1), ("bias", 0)):
+def test_a_published_reranker_in_exports_and_in_a_test(shop: Shop):
+    """Biases that are exported are said to be only that; a test has lists of both groups."""
+    for method, expected in (("bias", 0), ("reranker", 1)):
         shop.job(method=method).run(AS_OF)
         for name in ("boosts.csv", "top.sql"):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                assert (
-                    run_in_process(
-                        "export", "--model", shop.store, "--out", shop.folder / name
-                    ).returncode
-                    == 0
-                )
+                out = ("--out", shop.folder / name)
+                assert run_in_process("export", "--model", shop.store, *out).returncode == 0
             said = "".join(str(own.message) for own in caught)
-            assert said.count("version 1 has a reranker, but only its biases") == expected
-
-
-def test_a_test_of_a_reranker_in_batch(shop: Shop):
-    """The treatment group gets its lists, the control group the engine's own."""
-    assert shop.job(method="reranker").run(AS_OF).reranker.learned
+            assert said.count("version 2 has a reranker, but only its biases") == expected
     recs, out = shop.lists / f"{TONIGHT}.parquet", shop.folder / "lists.parquet"
     given = ("--model", shop.store, "--lists", recs, "--history", shop.events, "--k", 5)
     found = []

@@ -90,30 +90,23 @@ def test_a_file_with_flags_over_it(folder, monkeypatch):
     assert not (folder / "filed" / "report.html").exists()
 
 
-REFUSALS = [
-    ([*FLAGS, "--date", "2031-01-01"], "as_of=2031-01-01.*2026-01-05"),
-    (
-        [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=1", "--events", "gap.parquet"],
-        "recent window, 2026-01-05 to 2026-01-05",
-    ),
-    (
-        [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=3"],
-        "no buyer of the recent window, 2026-01-03 to 2026-01-05",
-    ),
-    ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*--tz"),
-    ([*FLAGS], "dates.*first.*last"),
-    ([*FLAGS, *DATE, "--first", "2026-02-10", "--last", "2026-02-20"], "--date.*--first.*--last"),
-    ([*FLAGS, *DATE, "--set", "every=3"], "--set every=3.*--first.*--last"),
-    (["nothing.toml"], "nothing.toml"),
-    (["broken.toml"], "broken.toml.*TOML"),
-    (["odd.toml"], "'colour' in odd.toml.*log, tz"),
-    ([*FLAGS, "--events", "no.parquet", *DATE], "no.parquet"),
-]
-
-
 def test_errors_are_one_sentence(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    for arguments, message in REFUSALS:
+    early, gap = ("--date", "2026-01-06"), ("--set", "recent_days=1", "--events", "gap.parquet")
+    series = ("--first", "2026-02-10", "--last", "2026-02-20")
+    for arguments, message in (
+        ([*FLAGS, "--date", "2031-01-01"], "as_of=2031-01-01.*2026-01-05"),
+        ([*FLAGS, *early, *gap], "recent window, 2026-01-05 to 2026-01-05"),
+        ([*FLAGS, *early], "no buyer of the recent window, 2026-01-03 to 2026-01-05"),
+        ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*--tz"),
+        ([*FLAGS], "dates.*first.*last"),
+        ([*FLAGS, *DATE, *series], "--date.*--first.*--last"),
+        ([*FLAGS, *DATE, "--set", "every=3"], "--set every=3.*--first.*--last"),
+        (["nothing.toml"], "nothing.toml"),
+        (["broken.toml"], "broken.toml.*TOML"),
+        (["odd.toml"], "'colour' in odd.toml.*log, tz"),
+        ([*FLAGS, "--events", "no.parquet", *DATE], "no.parquet"),
+    ):
         run = run_in_process("backtest", *arguments, "--out", "refused")
         assert run.returncode == 2
         assert re.fullmatch(f"trimtab: .*{message}.*\n", run.stderr)

@@ -12,7 +12,8 @@ import pytest
 from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.errors import DataError, SettingError
-from trimtab.replay import PythonEngine, make_plan, run_backtest
+from trimtab.replay import make_plan, run_backtest
+from trimtab.replay.python_engines import PythonEngine
 
 AS_OF = datetime(2026, 2, 20, tzinfo=UTC)
 LOG = make_log(generate_log(n_users=120, n_items=40, days=60, purchases_per_user=20, drift=1))

@@ -11,22 +11,22 @@ import pytest
 from made_results import cells, lifts, make_results, one_row, plain, table, view_of, weekly_dates
 from trimtab.replay.results import HOLE_WINDOWS, Results
 from trimtab.report import build_page
-from trimtab.report.backtest.judged import chart_by_date, headline, methods_section
-from trimtab.report.backtest.learned import (
+from trimtab.report.backtest_page import (
+    chart_by_date,
+    coverage_section,
     forecast_section,
+    headline,
     holes_section,
+    methods_section,
     moved_items,
     moved_section,
-    parts_section,
-)
-from trimtab.report.backtest.overview import TEXT, Overview, mean_by, sure_class
-from trimtab.report.backtest.paper import (
-    coverage_section,
     objectives_section,
+    parts_section,
     sellers_section,
     windows_section,
 )
 from trimtab.report.charts import dot, dot_chart, find_main_domain, marks_outside
+from trimtab.report.overview import TEXT, Overview, mean_by, sure_class
 from trimtab.report.words import day
 
 NAN = float("nan")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from made_months import MONTHS
-from made_results import DEMO_DATES, HOSTILE, KINDS, make_results, table
+from made_results import (
+    DEMO_DATES,
+    HOSTILE,
+    KINDS,
+    make_results,
+    one_row,
+    plain,
+    table,
+    weekly_dates,
+)
 from made_verdicts import VERDICTS
 from pages import PAGES, Pages, Reader, read_page, read_specs
 from trimtab.errors import TrimtabError
 from trimtab.replay.results import Results
-from trimtab.report import build_page, write_report
+from trimtab.report import build_page, words, write_report
+from trimtab.report.console import print_summary, print_tables
 from trimtab.report.month_page import build_month
 from trimtab.report.page import script_json
 from trimtab.report.verdict_page import build_verdict
@@ -117,3 +130,65 @@ def test_any_table_may_be_missing_or_alone() -> None:
             assert "<h1>" in build_page(Results({}, tables), all_tables=True)
     with pytest.raises(TrimtabError, match="'results'"):
         build_page(Results({}, {"results": table("results", [])}))
+
+
+# In the terminal, and in words
+
+
+def print_at(
+    results: Results, width: int, show: Callable[[Results, Console], None] = print_tables
+) -> str:
+    console = Console(width=width, file=io.StringIO())
+    show(results, console)
+    printed: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return printed
+
+
+def test_tables_fit_the_terminal_with_all_numbers() -> None:
+    for width, dates in ((80, 1), (80, 26), (200, 26)):
+        results = make_results(weekly_dates(dates), engines=["markov"])
+        printed = print_at(results, width)
+        assert max(map(len, printed.splitlines())) <= width
+        assert "…" not in printed
+        for row in results.table("results").to_pylist() if dates == 1 else ():
+            if row["objective"] in ("", row["metric"]) and row["method"][-2:] not in ("-1", "-7"):
+                assert f"{row['value']:.4f}" in printed
+                lift = f"{100 * row['lift']:+.1f}".replace("-", "−")
+                assert row["method"] == "long" or lift in printed
+    assert "–" in print_at(one_row(), 80)
+
+
+def test_the_summary_fits_one_screen() -> None:
+    for n_dates in (1, 2, 26):
+        lines = print_at(make_results(weekly_dates(n_dates)), 80, print_summary).splitlines()
+        wrapped = sum(max(1, -(-len(line) // 80)) for line in lines)
+        assert lines[0].startswith("Switch on the reranker")
+        assert wrapped <= 22  # the commands print three lines more, one of them the link
+        for name in ("reranker", "bias, default", "truncate", "popularity ratio"):
+            assert any(line.startswith(f" {name} ") for line in lines)
+    assert "Nothing to judge" in print_at(one_row(), 80, print_summary)
+
+
+def test_numbers() -> None:
+    for value, text in (
+        (0.0864, "+8.6 %"), (-0.005, "−0.5 %"), (0.0, "0.0 %"), (-0.0001, "0.0 %"),
+        (2.265, "+226.5 %"), (31.0, "+3,100 %"), (None, "–"), (math.nan, "–"), (math.inf, "–"),
+    ):  # fmt: skip
+        assert plain(words.percent(value)) == text
+    for value, text in (
+        (0, "0"), (1234.4, "+1,234"), (12.34, "+12.3"), (-0.01234, "−0.0123"),
+        (1e-7, "+1.00e−07"), (None, "–"),
+    ):  # fmt: skip
+        assert words.compact(value) == text
+    assert plain(words.interval(-0.012, 0.034)) == "−1.2 to +3.4 %"
+    assert words.interval(0.1, None) == words.interval(math.nan, 0.1) == ""
+
+
+def test_dates_lists_and_names() -> None:
+    assert words.day("2017-11-01") == "1 Nov 2017"
+    assert words.day("week 7") == "week 7"
+    for parts, text in (([], ""), (["a"], "a"), (["a", "b", "c"], "a, b and c")):
+        assert words.join_words(parts) == text
+    names = words.method_names(["long", "default", "x", "y"])
+    assert names["x"].short == "x"
+    assert len({name.colour for name in names.values()}) == 4

@@ -59,22 +59,10 @@ class Choice(NamedTuple):
             total += error * NormalDist().pdf((own.lift - other.lift) / error) if error else 0.0
         return total
 
-
-class LearnedTonight(NamedTuple):
-    """What a refresh learned."""
-
-    method: str  # one of METHODS but AUTO, or NOTHING
-    model: Model
-    choice: Choice | None = None  # of several methods
-
-    def describe(self, asked: str) -> dict[str, Any]:
-        """Return what the manifest says of the method."""
-        told: dict[str, Any] = {"asked": asked, "used": self.method}
-        if self.choice is not None:
-            forecasts = {name: own._asdict() for name, own in self.choice.forecasts.items()}
-            told |= {"why": self.choice.why, "forecasts": forecasts}
-            told["allowance"] = self.choice.allowance
-        return told
+    def describe(self) -> dict[str, Any]:
+        """Return what the manifest says of the choice."""
+        forecasts = {name: own._asdict() for name, own in self.forecasts.items()}
+        return {"why": self.why, "forecasts": forecasts, "allowance": self.allowance}
 
 
 def choose_method(forecasts: Mapping[str, ForecastOf], served: str | None) -> Choice:
@@ -103,8 +91,10 @@ def choose_method(forecasts: Mapping[str, ForecastOf], served: str | None) -> Ch
     return Choice(served, f"{higher} {error.format('less')}", forecasts)
 
 
-def learn_best(reranker: Any, served: str | None) -> LearnedTonight:
+def learn_best(reranker: Any, served: str | None) -> tuple[str, Model, Choice]:
     """Return the method with the best forecast: a Reranker, its item part alone, or no change.
+
+    Its model comes with it, and why it was chosen.
 
     Args:
         reranker: as learned.
@@ -117,9 +107,9 @@ def learn_best(reranker: Any, served: str | None) -> LearnedTonight:
         {name: ForecastOf(*model.forecast) for name, model in found.items()}, served
     )
     if choice.method == NOTHING:
-        return LearnedTonight(NOTHING, found[BIAS].with_strength(0.0), choice)
+        return NOTHING, found[BIAS].with_strength(0.0), choice
     model = _lower_forecast(found[choice.method], choice.allowance)
-    return LearnedTonight(choice.method, model, choice)
+    return choice.method, model, choice
 
 
 def _lower_forecast(model: Any, by: float) -> Model:

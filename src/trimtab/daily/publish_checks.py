@@ -1,31 +1,41 @@
-"""Checks of a refresh, in addition to the learner's guard: before it learns, and of its lists."""
+"""Checks of a refresh, in addition to the learner's guard: before it learns, and of its lists.
+
+`finish_lists` makes tonight's lists and checks them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.errors import RefusedError, StoreError, TrimtabError, warn
-from trimtab.models import Model
+from trimtab.errors import DataError, RefusedError, StoreError, TrimtabError, warn
+from trimtab.models import LeftOut, Model, Ranked
+from trimtab.models.model import text_columns
+from trimtab.parquet import apply
 from trimtab.replay.dated_lists import (
     DatedLists,
+    DayLists,
     count_items,
     count_users,
     distinct_items,
+    is_large,
     open_rows,
+    read_lists,
+    some_lists,
 )
-from trimtab.replay.outcome import rank_as_engine
 from trimtab.replay.shop import ShopData
-from trimtab.replay.training import Training
+from trimtab.replay.training import Training, events_as_of, rank_as_engine, rank_as_of
 from trimtab.replay.windows import HOLE, Window, compare_weekday, event_times, find_holes
 from trimtab.tables.columns import ITEM, RANK, USER, with_column
 from trimtab.tables.log import Log
+from trimtab.tables.times import day_start
 from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
 
 _MOST_SHOWN = 10  # items whose shares are added up
@@ -270,3 +280,68 @@ class Shown(NamedTuple):
     def describe(self) -> dict[str, Any]:
         """Return what the manifest says."""
         return {name: own._asdict() for name, own in self._asdict().items()}
+
+
+# Tonight's lists: the newest, ranked by what was learned ------------------------------------------
+
+
+class Finished(NamedTuple):
+    """The newest lists as they are published."""
+
+    day: date  # of the lists
+    top: pa.Table | Path  # a file if they are large
+    shown: Shown
+    left_out: LeftOut  # events that were not used
+
+
+def finish_lists(
+    lists: DatedLists, data: ShopData, model: Model, k: int, *, trained: DayLists | None,
+    bought: Concentration, duplicates: str, room: Path,
+) -> Finished:  # fmt: skip
+    """Return the top k of the newest lists, after checks; warn if they are old, or not new.
+
+    Args:
+        lists: all lists.
+        data: the shop's data, up to the day, and what must not be shown.
+        model: what was learned; its item ids decide what numbers in CSV files are.
+        k: number of slots.
+        trained: the newest lists that were learned from, which these must not differ much from;
+            None if others are accepted.
+        bought: concentration of the purchases that were learned from.
+        duplicates: what to do with repeated rows.
+        room: folder for temporary files.
+    """
+    newest, text = lists.newest(data.as_of), text_columns(model.item_bias)
+    if newest < data.as_of - timedelta(1):
+        warn(
+            f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
+            f"as_of={data.as_of}; re-ranking them anyway; check why newer ones are missing"
+        )
+    warn_if_same(lists, newest)
+    (listed,), data = read_lists(lists, [newest], data, text, room=room)
+    history, instant = data.log.events, day_start(data.as_of, data.log.tz)
+    options: dict[str, Any] = {"duplicates": duplicates, **data.limits}
+
+    def rank(lists: pa.Table, k: int) -> Ranked:
+        return rank_as_of(model, lists, k, history, instant, of_later=False, **options)
+
+    some, n_users = some_lists(listed)
+    ranked = rank(some, k)
+    top, left_out = ranked.top, ranked.left_out
+    if top.num_rows == 0:
+        raise DataError(
+            f"lists of {newest}: exclude and allowed leave nothing to show; check these files"
+        )
+    if trained is not None:
+        usual, n_usual = some_lists(trained)
+        again = rank(usual, int(pc.max(top[RANK]).as_py())).top
+        shares = (
+            unchanged_share(model, some, top, duplicates),
+            unchanged_share(model, usual, again, duplicates),
+        )
+        require_similar_lists(newest, (n_users, n_usual), shares)
+    shown = Shown.measure(model, some, top, k, bought, **options)
+    if is_large(listed):
+        top, known = room / "finished.parquet", events_as_of(model, history, instant)
+        left_out = apply(model, listed, top, k, **options, **known).left_out
+    return Finished(newest, top, shown, left_out)

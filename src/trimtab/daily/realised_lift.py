@@ -22,8 +22,8 @@ from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.intervals import lift_intervals
 from trimtab.models.model import text_columns
 from trimtab.replay.dated_lists import DatedLists, find_lists, read_lists
-from trimtab.replay.outcome import judge, rank_as_engine
 from trimtab.replay.shop import END, ShopData, read_shop_data
+from trimtab.replay.training import judge, rank_as_engine
 from trimtab.replay.windows import HOLE, Window, find_holes, log_days, rows_of_users
 from trimtab.store import Store, Version
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns

@@ -28,18 +28,18 @@ from trimtab.daily.method_choice import (
     BIAS,
     METHODS,
     NAMES_IN_BACKTESTS,
-    LearnedTonight,
     learn_best,
 )
 from trimtab.daily.publish_checks import (
     Concentration,
+    Finished,
     Shown,
+    finish_lists,
     require_complete,
     require_known_items,
     require_no_concerns,
 )
 from trimtab.daily.served_now import ServedNow
-from trimtab.daily.tonight import Finished, finish_lists, read_limits
 from trimtab.errors import (
     DataError,
     GuardWarning,
@@ -54,10 +54,9 @@ from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.replay.dated_lists import DatedLists, find_lists, some_lists, without_rows
-from trimtab.replay.plan import WINDOWS
 from trimtab.replay.shop import ShopData, read_shop_data
 from trimtab.replay.training import LeakedListsError, Training, read_training
-from trimtab.replay.windows import recent_windows
+from trimtab.replay.windows import WINDOWS, recent_windows
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, NAMES, TOP
 from trimtab.store.writer import open_writer
@@ -223,6 +222,7 @@ class Refresh:
         store, own = Store(self.store), ColumnMap.of(self.columns)
         with open_writer(store) as writer, _collect_warnings() as caught:
             data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
+            data = data.with_limits(own, exclude=self.exclude, allowed=self.allowed)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
             served = ServedNow.read(store, writer.current)
             if OLDER not in self.accept:
@@ -251,20 +251,18 @@ class Refresh:
             served.require_type_of(without_rows(training.newest))
         if UNKNOWN_ITEMS not in self.accept:
             require_known_items(lists, training, data)
-        files = {"exclude": self.exclude, "allowed": self.allowed}
-        limits = read_limits(files, ColumnMap.of(self.columns))
         began = time.perf_counter()
-        learned = self._learn(training, served, room)
+        learned, method = self._learn(training, served, room)
         seconds = time.perf_counter() - began
         concerns = [str(w.message) for w in caught if issubclass(w.category, GuardWarning)]
         if GUARD not in self.accept:
-            require_no_concerns(concerns, learned.model.changes_lists, served.number)
-        model: Any = learned.model.with_strength(self.strength)
+            require_no_concerns(concerns, learned.changes_lists, served.number)
+        model: Any = learned.with_strength(self.strength)
         bought, finished = Concentration.of(training.recent), None
         if self._finishes_lists:
             trained = None if DIFFERENT_LISTS in self.accept else training.newest
             finished = finish_lists(
-                lists, data, model, self.learner.k, trained=trained, bought=bought, limits=limits,
+                lists, data, model, self.learner.k, trained=trained, bought=bought,
                 duplicates=self.duplicates, room=room,
             )  # fmt: skip
             day, shown = finished.day, finished.shown
@@ -276,7 +274,7 @@ class Refresh:
         shown.require_below(self.max_concentration, day)
         notes = [str(note.message) for note in caught if issubclass(note.category, TrimtabWarning)]
         manifest = {
-            **self._describe(learned, model, data, training, finished),
+            **self._describe(method, model, data, training, finished),
             "seconds": seconds,
             "warnings": notes,
             "accepted": sorted(set(self.accept)),
@@ -288,24 +286,28 @@ class Refresh:
                 "settings": dict(model.settings),
                 "summary": asdict(model.summary),
                 "events_left_out": finished.left_out._asdict(),
-                **{name: None if own is None else str(own) for name, own in files.items()},
+                "exclude": None if self.exclude is None else str(self.exclude),
+                "allowed": None if self.allowed is None else str(self.allowed),
             }
         tables = {NAMES: data.names()}
         if finished is not None:
             tables[TOP if self.method == BIAS else LISTS] = finished.top
         return model, tables, manifest
 
-    def _learn(self, training: Training, served: ServedNow, room: Path) -> LearnedTonight:
-        """Return what the method that was asked for learns."""
+    def _learn(
+        self, training: Training, served: ServedNow, room: Path
+    ) -> tuple[Model, dict[str, Any]]:
+        """Return what the method that was asked for learns, and what the manifest says of it."""
         learner = self.learner if self.method == BIAS else self._rerank_learner()
         try:
             model = training.fit(learner, self.duplicates, room)
         except DataError as error:  # its message says recs and recent
             days = ", ".join(map(str, training.days))
             raise DataError(f"lists of {days} (recs) and events (recent): {error}") from error
-        if self.method == AUTO:
-            return learn_best(model, served.method)
-        return LearnedTonight(self.method, model)
+        if self.method != AUTO:
+            return model, {"asked": self.method, "used": self.method}
+        used, model, choice = learn_best(model, served.method)
+        return model, {"asked": AUTO, "used": used, **choice.describe()}
 
     def _read_training(
         self, lists: DatedLists, data: ShopData, served: ServedNow, room: Path
@@ -324,7 +326,7 @@ class Refresh:
             ) from error
 
     def _describe(
-        self, learned: LearnedTonight, model: Model, data: ShopData, training: Training,
+        self, method: dict[str, Any], model: Model, data: ShopData, training: Training,
         finished: Finished | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return what the manifest says of settings and of what was learned."""
@@ -343,7 +345,7 @@ class Refresh:
             "duplicates": self.duplicates,
             "reranked": None if finished is None else str(finished.day),
             "events": without_password(str(self.events)),
-            "method": learned.describe(self.method),
+            "method": method,
             "strength": self.strength,
             "settings": dict(bias.settings),
             "summary": bias.summary.as_json(),

@@ -56,7 +56,7 @@ class ServedNow(NamedTuple):
 
         Only if all tables are CSV files, which do not say whether '12' is a number.
         """
-        are_csv = [data.from_csv[0], *map(lists.is_csv, lists.days)]
+        are_csv = ["events" in data.from_csv, *map(lists.is_csv, lists.days)]
         return text_columns(self.bias) if all(are_csv) else ()
 
     def require_type_of(self, recs: pa.Table) -> None:

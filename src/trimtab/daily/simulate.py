@@ -1,15 +1,14 @@
 """The daily job replayed over a log, day by day.
 
-Every night the engine makes lists from the events before the day, or the lists of your own engine
-are there. Every morning the job refreshes a store from files, as in production. The re-ranked lists
-are judged by the day's purchases.
+An engine makes lists for each night from the events before the day, or the dated lists of your own
+engine are there. Every morning the job refreshes a store from files, as in production. The
+re-ranked lists are judged by the day's purchases.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -29,9 +28,10 @@ from trimtab.engines import Engine
 from trimtab.errors import DataError, RefusedError, SettingError, StoreError, TrimtabWarning
 from trimtab.learn import BiasLearner
 from trimtab.models import Model
-from trimtab.replay.outcome import DatedFolder, judge, rank_as_of
+from trimtab.replay.outcome import DatedFolder, open_lists
 from trimtab.replay.python_engines import OwnEngine, describe_engine, make_lists
 from trimtab.replay.results import INCOMPLETE, Done, Pace
+from trimtab.replay.training import judge, rank_as_of
 from trimtab.replay.windows import Window, log_days, recent_windows
 from trimtab.tables.columns import TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_atomically, write_table
@@ -99,14 +99,14 @@ class Simulation:
 
     def job(self, folder: Path) -> Refresh:
         """Return the daily job, with its store in a folder."""
-        files: Mapping[str, Any] = {
-            "lists": folder / LISTS, "events": folder / "events.parquet",
-            "items": folder / "items.parquet", "tz": self.log.tz,
-        }  # fmt: skip
-        if self.supplied is not None:
-            files = self.supplied.source
+        files = self._files(folder) if self.supplied is None else self.supplied.source
         given = {"keep": self.days, **self.settings, "learner": self.learner}
         return Refresh(**{**given, **files}, store=folder / STORE, finish_lists=True)
+
+    def _files(self, folder: Path) -> dict[str, Any]:
+        """Return the files that lists of an engine are replayed from."""
+        names = {"lists": LISTS, "events": "events.parquet", "items": "items.parquet"}
+        return {**{name: folder / own for name, own in names.items()}, "tz": self.log.tz}
 
     def mornings(self) -> list[date]:
         """Return the days to judge: the last whole days of the log."""
@@ -154,21 +154,15 @@ class Simulation:
         """
         mornings, job = self.mornings(), self.job(folder)
         prepare_folder(folder)
-        if self.supplied is None:
-            write_table(self.log.events, folder / "events.parquet")
-            write_table(self.log.items, folder / "items.parquet")
-        nights = self._nights(mornings)
-        for day in nights[: -len(mornings)]:
-            self._make_lists(day, nights[0], folder, step)
+        supplied = self.supplied or self._make_lists(self._nights(mornings), folder, step)
         rows: list[dict[str, Any]] = []
         served: Model | None = None
         pace = Pace(["morning"] * len(mornings), [False] * len(mornings))
         try:
             for day in mornings:
                 began = time.monotonic()
-                listed = self._make_lists(day, nights[0], folder, step)
                 step(f"{day}, refresh")
-                row, served = self._run_morning(day, listed, job, served)
+                row, served = self._run_morning(day, supplied, job, served)
                 rows.append(row)
                 done(pace.finish(str(day), time.monotonic() - began))
         finally:  # also of an interrupted run
@@ -181,45 +175,39 @@ class Simulation:
                 month.save(folder)
         return month
 
-    def lists_on(self, day: date, folder: Path) -> pa.Table:
-        """Return the engine's lists of a morning that was replayed in this folder."""
-        if self.supplied is not None:
-            return self.supplied.find(Window.of(day, 1, self.log.tz).start, day, None)
-        return read_table(folder / LISTS / f"{day}.parquet")
-
     def _nights(self, mornings: list[date]) -> list[date]:
         """Return the days to make lists for, starting with the first that the job needs."""
         if self.supplied is not None:
-            return mornings
+            return []
         job = self.job(Path())
         windows = recent_windows(self.log, mornings[0], job.recent_days, job.windows)
         before = (mornings[0] - windows[-1].first).days
         return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
 
-    def _make_lists(self, day: date, first: date, folder: Path, step: Step) -> pa.Table:
-        """Put the lists for a day into the job's folder if they are not made yet; return them."""
-        step(f"{day}, lists")
-        if self.engine is None:
-            return self.lists_on(day, folder)
-        path = folder / LISTS / f"{day}.parquet"
-        age = (day - first).days % self.retrain_every
-        if age:
-            lists = read_table(path.with_name(f"{day - timedelta(age)}.parquet"))
-        else:
-            window = Window.of(day, 1, self.log.tz)
-            known = window.history(self.log)
-            lists = make_lists(self.engine, known, window.start, None, self.n_listed)
-            until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
-            lists = lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
-        write_table(lists, path)
-        return lists
+    def _make_lists(self, nights: list[date], folder: Path, step: Step) -> DatedFolder:
+        """Write the log and the engine's lists of each night, and open them."""
+        files, engine = self._files(folder), self.engine
+        assert engine is not None
+        write_table(self.log.events, files["events"])
+        write_table(self.log.items, files["items"])
+        for n, day in enumerate(nights):
+            step(f"{day}, lists")
+            if n % self.retrain_every == 0:
+                window = Window.of(day, 1, self.log.tz)
+                known = window.history(self.log)
+                lists = make_lists(engine, known, window.start, None, self.n_listed)
+                until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
+                lists = lists.append_column(TRAINED_UNTIL, pa.repeat(until, lists.num_rows))
+            write_table(lists, files["lists"] / f"{day}.parquet")
+        return open_lists(**files)
 
     def _run_morning(
-        self, day: date, listed: pa.Table, job: Refresh, served: Model | None
+        self, day: date, supplied: DatedFolder, job: Refresh, served: Model | None
     ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
         window, k = Window.of(day, 1, self.log.tz), self.learner.k
         known, bought = window.history(self.log), window.events(self.log)
+        listed = supplied.find(window.start, day, None)
 
         def rank(model: Model | None) -> pa.Table:
             if model is None:
@@ -274,9 +262,14 @@ class Simulation:
 # The month --------------------------------------------------------------------------------------
 
 
-def lift_of(row: Row) -> float | None:
-    """Return a day's lift over the engine alone; None without buyers or a baseline of 0."""
-    value, baseline = row["value"], row["baseline"]
+def lift_of(row: Row, of: str = "value") -> float | None:
+    """Return a day's lift over the engine alone; None without buyers or a baseline of 0.
+
+    Args:
+        row: the day.
+        of: column of the metric.
+    """
+    value, baseline = row[of], row["baseline"]
     return value / baseline - 1 if value is not None and baseline else None
 
 
@@ -311,15 +304,6 @@ class Month:
         """Return the number of days above the engine alone, and the number of days judged."""
         rows = [row for row in self.rows if row["value"] is not None]
         return sum(row["value"] > row["baseline"] for row in rows), len(rows)
-
-    def n_refused(self) -> int:
-        """Return the number of mornings on which the job was refused."""
-        return sum(row["refused"] is not None for row in self.rows)
-
-    def median_seconds(self) -> float | None:
-        """Return the median seconds to learn; the first day, which may compile, is left out."""
-        known = [row["seconds"] for row in self.rows[1:] if row["seconds"] is not None]
-        return float(statistics.median(known)) if known else None
 
     def save(self, folder: Path) -> None:
         """Write the table first and the settings last."""

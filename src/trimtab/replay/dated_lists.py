@@ -157,14 +157,12 @@ class DatedLists:
         day = self.newest_before(instant, as_of)
         if day is None:
             raise RefusedError(
-                f"all lists in {self.folder} ({self._range()}) may have seen {what}, which begins "
-                f"at {_minute(instant)}; keep the lists of earlier days, or add a column "
-                f"'{TRAINED_UNTIL}' to the lists"
+                f"all lists in {self.folder} ({min(self.days)} to {max(self.days)}, "
+                f"{len(self.days)} days) may have seen {what}, which begins at "
+                f"{as_datetime(instant):%Y-%m-%d %H:%M} UTC; keep the lists of earlier days, or "
+                f"add a column '{TRAINED_UNTIL}' to the lists"
             )
         return day
-
-    def _range(self) -> str:
-        return f"{min(self.days)} to {max(self.days)}, {len(self.days)} days"
 
     def first_days(self, last: date) -> Iterator[date]:
         """Yield the first day that each day's lists can be shown on, up to `last`, newest first."""
@@ -230,10 +228,6 @@ def _are_days(column: pa.ChunkedArray) -> bool:
     if not is_text(column.type):
         return bool(pa.types.is_date(column.type))
     return bool(pc.all(pc.equal(pc.utf8_length(column), len("2026-11-01"))).as_py())
-
-
-def _minute(instant: int) -> str:
-    return f"{as_datetime(instant):%Y-%m-%d %H:%M} UTC"
 
 
 def _identify(place: Place) -> Iterator[str]:
@@ -345,16 +339,18 @@ def read_lists(
         if place and windows:
             bought = windows[place].events(data.log)
             found[place] = _lists_of(found[place], bought, room)
-    log, (events_csv, items_csv) = data.log, data.from_csv
-    *matched, events, known, items = match_id_types(
-        [*map(without_rows, found), log.events, log.items, data.items],
-        [*map(lists.is_csv, days), events_csv, items_csv, items_csv],
+    others = {"events": data.log.events, "items": data.items, **data.limits}
+    every = match_id_types(
+        [*map(without_rows, found), data.log.items, *others.values()],
+        [*map(lists.is_csv, days), *(name in data.from_csv for name in ("items", *others))],
         text,
     )
+    matched, (known, events, items, *limits) = every[: len(days)], every[len(days) :]
     _require_one_kind(lists, days, matched)
     for day, table in zip(days, matched, strict=True):
         require_numbers(Table(str(lists.days[day]), table, None, False, own_names(table)))
-    data = replace(data, log=replace(log, events=events, items=known), items=items)
+    log = replace(data.log, events=events, items=known)
+    data = replace(data, log=log, items=items, limits=dict(zip(data.limits, limits, strict=True)))
     pairs = zip(found, matched, strict=True)
     return [own if is_large(own) else table for own, table in pairs], data
 

@@ -29,12 +29,12 @@ from trimtab.metrics.per_user import coverage, kl_divergence, lift
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.widening import SOURCES
 from trimtab.replay import results as stored
-from trimtab.replay.outcome import Case, DatedCase, DatedFolder, judge
+from trimtab.replay.outcome import Case, DatedCase, DatedFolder
 from trimtab.replay.plan import ListMaker, Plan
 from trimtab.replay.python_engines import describe_engine
 from trimtab.replay.results import LEVEL, Done, Pace, Results
 from trimtab.replay.rivals import Method, trained_engine
-from trimtab.replay.training import LeakedListsError
+from trimtab.replay.training import LeakedListsError, judge
 from trimtab.replay.windows import (
     HOLE,
     Split,
@@ -93,7 +93,11 @@ def run_backtest(
             cell.skip()
         else:
             began = time.monotonic()
-            found = _run_cell(cell, folder / stored.CELLS / key)
+            try:
+                found = cell.run()
+                found.save(folder / stored.CELLS / key)
+            except LeakedListsError as error:
+                warn(f"{split.as_of} is left out: {error}")
             seconds = time.monotonic() - began
         cells += [] if found is None else [found]
         done(pace.finish(cell.title, seconds))
@@ -107,17 +111,6 @@ def run_backtest(
     made.save(folder)
     (folder / stored.NOTE).unlink(missing_ok=True)
     return made
-
-
-def _run_cell(cell: Cell, folder: Path) -> Results | None:
-    """Run a cell and save it; None, and a warning, if its lists have seen what judges them."""
-    try:
-        found = cell.run()
-    except LeakedListsError as error:
-        warn(f"{cell.split.as_of} is left out: {error}")
-        return None
-    found.save(folder)
-    return found
 
 
 def total_steps(plan: Plan) -> int:
@@ -234,8 +227,8 @@ class Cell:
         return make(self.maker, log, split, plan.n_listed, plan.k, earlier)
 
     @cached_property
-    def _sales(self) -> _SalesAround:
-        return _SalesAround(self.log, self.split)
+    def _sales(self) -> Callable[[Any], dict[str, Any]]:
+        return sales_around(self.log, self.split)
 
     def run(self) -> Results:
         """Return all tables.
@@ -308,7 +301,7 @@ class Cell:
         moved = np.flatnonzero(bias.at_work)
         item_ids = pa.array(bias.item_ids).take(pa.array(moved)).to_pylist()
         for item_id, value in zip(item_ids, bias.bias[moved].tolist(), strict=True):
-            self._add("biases", **key, bias=value, **self._sales.of(item_id))
+            self._add("biases", **key, bias=value, **self._sales(item_id))
 
     def _add_results(self) -> None:
         """Add the lift of each method over the engine alone, and how far it shows what sells."""
@@ -376,11 +369,8 @@ def find_gains(
         pairs[name] = (judge(reranker.without(name)) if name in sources else whole, whole)
     changed = np.stack([alone + (after - before) for before, after in pairs.values()], axis=1)
     base = np.tile(alone[:, None], len(pairs))
-    used = [
-        bool(reranker.bias.bias.any()),
-        bool(reranker.learned),
-        *(n in sources for n in SOURCES),
-    ]
+    used = [bool(reranker.bias.bias.any()), bool(reranker.learned)]
+    used += [name in sources for name in SOURCES]
     gains = lift_intervals(changed, base, n_draws, _SEED, LEVEL)
     return dict(zip(PARTS, zip(used, gains, strict=True), strict=True))
 
@@ -388,25 +378,27 @@ def find_gains(
 # Sales of items, as numbers of distinct buyers --------------------------------------------------
 
 
-class _SalesAround:
-    """Buyers per week of each item: in the week before the window, in the window, in the test."""
+def sales_around(log: Log, split: Split) -> Callable[[Any], dict[str, Any]]:
+    """Return a function of an item: its id, name, and buyers per week around a date.
 
-    def __init__(self, log: Log, split: Split) -> None:
-        before = Window(split.as_of, split.window.start - _WEEK, split.window.start)
-        self._windows = {"before": before, "recent": split.window, "after": split.test_window}
-        self._buyers = {
-            name: _to_dict(_count_buyers(window.events(log), ITEM), ITEM, "buyers")
-            for name, window in self._windows.items()
-        }
-        self._names = _to_dict(log.items, ITEM, NAME)
+    They are counted in the week before the window, in the window and in the test; 0 without sales.
+    """
+    before = Window(split.as_of, split.window.start - _WEEK, split.window.start)
+    windows = {"before": before, "recent": split.window, "after": split.test_window}
+    counted = {
+        f"sales_{name}": (
+            _to_dict(_count_buyers(own.events(log), ITEM), ITEM, "buyers"),
+            _WEEK / (own.stop - own.start),
+        )
+        for name, own in windows.items()
+    }
+    names = _to_dict(log.items, ITEM, NAME)
 
-    def of(self, item_id: Any) -> dict[str, Any]:
-        """Return id, name and sales of an item; those of an item without sales are 0."""
-        sales = {
-            f"sales_{name}": self._buyers[name].get(item_id, 0) * (_WEEK / (own.stop - own.start))
-            for name, own in self._windows.items()
-        }
-        return {"item_id": str(item_id), "name": self._names.get(item_id, str(item_id)), **sales}
+    def find(item_id: Any) -> dict[str, Any]:
+        sales = {name: sold.get(item_id, 0) * scale for name, (sold, scale) in counted.items()}
+        return {"item_id": str(item_id), "name": names.get(item_id, str(item_id)), **sales}
+
+    return find
 
 
 def _count_buyers(events: pa.Table, *keys: str) -> pa.Table:

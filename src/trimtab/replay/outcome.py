@@ -1,4 +1,4 @@
-"""A morning: the lists that were made before it, what a model shows of them, and what came of it.
+"""A date: the lists that were made before it, and what a model shows of them.
 
 Lists are made by an engine that is trained anew on the events before an instant, or are the newest
 of one's own that had not seen it; a `Case` has both for one date.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,76 +20,36 @@ from trimtab.checks import MOST_K
 from trimtab.engines.base import Engine
 from trimtab.errors import DataError, RefusedError
 from trimtab.learn.personal_units import repeats_own
-from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
-from trimtab.models import Model, Ranked
-from trimtab.models.list_ranking import warn_of
+from trimtab.models import Model
 from trimtab.replay.dated_lists import DatedLists, find_lists, read_lists
 from trimtab.replay.python_engines import OwnEngine, make_lists
 from trimtab.replay.shop import END, ShopData, read_shop_data
-from trimtab.replay.training import LeakedListsError, Training, find_leaks, read_training
+from trimtab.replay.training import (
+    LeakedListsError,
+    Training,
+    find_leaks,
+    judge,
+    rank_as_of,
+    read_training,
+)
 from trimtab.replay.windows import Split, Window, log_days, rows_of_users, split_log
-from trimtab.tables.columns import ITEM, USER, WEIGHT, ColumnMap, GivenColumns
+from trimtab.tables.columns import ITEM, USER, ColumnMap, GivenColumns
 from trimtab.tables.log import Log
 from trimtab.tables.places import as_place
-from trimtab.tables.times import as_datetime, local_day
+from trimtab.tables.times import local_day
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
 WEEKS = 8  # that are judged by default, back from the newest date
-
-
-def events_as_of(model: Any, known: pa.Table, instant: int) -> dict[str, Any]:
-    """Return what a model needs to know of users to rank at an instant, as for `Model.rank`.
-
-    Args:
-        model: what was learned.
-        known: events before the instant.
-        instant: in microseconds since 1970. What was learned from may end later, where days of
-            the log end after those of the shop because timestamps are whole days.
-    """
-    if not model.needs_events:
-        return {}
-    return {"history": known, "as_of": as_datetime(max(instant, model.learned_until))}
-
-
-def rank_as_of(
-    model: Model, lists: Any, k: int, known: pa.Table, instant: int, of_later: bool = True,
-    **options: Any,
-) -> Ranked:  # fmt: skip
-    """Return lists as a model ranks them at an instant, after its warnings.
-
-    Args:
-        model: what was learned.
-        lists: the engine's lists.
-        k: number of slots.
-        known: events before the instant.
-        instant: in microseconds since 1970.
-        of_later: whether to warn of events at or after the instant.
-        options: as for `Model.rank`.
-    """
-    ranked = model.rank(lists, k, **events_as_of(model, known, instant), **options)
-    warn_of(model, ranked, k, options.get("depth"), of_later)
-    return ranked
-
-
-def rank_as_engine(model: Model, lists: Any, k: int, **options: Any) -> Any:
-    """Return the top k of lists in the engine's own order."""
-    alone = model.item_bias.with_strength(0.0)
-    return alone.rank(lists, k, depth="all", **options).top
-
-
-def judge(lists: Any, bought: pa.Table, k: int) -> UnitEvaluation:
-    """Return how lists did by what was bought; events count by their weights, as in learning."""
-    return evaluate_units(lists, bought, k, WEIGHT if WEIGHT in bought.column_names else None)
 
 
 # Lists of one's own engine ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class DatedFolder:
+class DatedFolder(DatedLists):
     """A folder of dated lists, and the shop's log."""
 
-    lists: DatedLists
+    _: KW_ONLY
     data: ShopData
     source: Mapping[str, Any]  # the arguments of `open_lists`, which a `Refresh` has too
     _last_read: dict[date, pa.Table] = field(default_factory=dict, repr=False, compare=False)
@@ -98,15 +58,6 @@ class DatedFolder:
     def log(self) -> Log:
         """The log, with ids of the lists' kinds."""
         return self.data.log
-
-    @property
-    def name(self) -> str:
-        """The folder's own name."""
-        return self.lists.name
-
-    def describe(self, as_of: date | None = None) -> dict[str, Any]:
-        """Return the folder, its days and a hash of its files, up to a day."""
-        return self.lists.describe(as_of)
 
     def find(self, instant: int, as_of: date, users: Any | None) -> pa.Table:
         """Return the newest lists whose engine saw nothing after an instant.
@@ -120,17 +71,17 @@ class DatedFolder:
             RefusedError: there are no such lists.
             DataError: there are none of these users.
         """
-        day = self.lists.require_before(instant, as_of)
+        day = self.require_before(instant, as_of)
         if day not in self._last_read:
             self._last_read.clear()
-            (self._last_read[day],), _ = read_lists(self.lists, [day], self.data)
+            (self._last_read[day],), _ = read_lists(self, [day], self.data)
         table = self._last_read[day]
         if users is None:
             return table
         kept = rows_of_users(table, pa.table({USER: users}))
         if kept.num_rows == 0:
             raise DataError(
-                f"{self.lists.days[day]} has no list of any buyer of the days from "
+                f"{self.days[day]} has no list of any buyer of the days from "
                 f"{local_day(instant, self.log.tz)} on; check that lists and events use the same "
                 f"user ids"
             )
@@ -140,7 +91,7 @@ class DatedFolder:
         """Refuse a date without lists made before its recent window."""
         try:
             window = Window.before(as_of, recent_days, self.log.tz)
-            self.lists.require_before(window.start, as_of)
+            self.require_before(window.start, as_of)
         except RefusedError as error:
             raise DataError(f"date={as_of}: {error}") from error
 
@@ -162,7 +113,7 @@ class DatedFolder:
             DataError: there is no such date.
         """
         found: list[date] = []
-        for day in self.lists.first_days(log_days(self.log)[1] - timedelta(test_days - 1)):
+        for day in self.first_days(log_days(self.log)[1] - timedelta(test_days - 1)):
             if found and day <= found[0] - timedelta(weeks * 7):
                 break
             if found and day > found[-1] - timedelta(every):
@@ -181,7 +132,7 @@ class DatedFolder:
             recent_days: length of the daily job's windows.
         """
         last = log_days(self.log)[1] - timedelta(1)
-        day = next(self.lists.first_days(last), None)
+        day = next(self.first_days(last), None)
         found: list[date] = []
         while day is not None and len(found) < most and self._can_learn(day, recent_days):
             found.append(day)
@@ -197,14 +148,14 @@ class DatedFolder:
 
     def _can_learn(self, day: date, recent_days: int) -> bool:
         window = Window.before(day, recent_days, self.log.tz)
-        has_lists = self.lists.newest_before(window.start, day) is not None
+        has_lists = self.newest_before(window.start, day) is not None
         return has_lists and window.history(self.log).num_rows > 0
 
     def _in_order(self, found: list[date], what: str, recent_days: int, after: str) -> list[date]:
         if not found:
-            listed, (first, last) = list(self.lists.days), log_days(self.log)
+            listed, (first, last) = list(self.days), log_days(self.log)
             raise DataError(
-                f"{self.lists.folder} ({listed[0]} to {listed[-1]}) and the events ({first} to "
+                f"{self.folder} ({listed[0]} to {listed[-1]}) and the events ({first} to "
                 f"{last}) leave no {what}: it needs lists made before it, lists made {recent_days} "
                 f"days earlier, and events of {after}; add older lists or newer events"
             )
@@ -225,14 +176,15 @@ def open_lists(
         items: file with item_id, and any of `name` and columns that group items.
         columns: names of columns in all these files, like {"user": "customer"}.
     """
-    source = {"lists": lists, "events": events, "query": query, "tz": tz, "items": items}
     own = ColumnMap.of(columns)
     data = read_shop_data(events, query, tz, items, END, own)
     found = find_lists(as_place(lists), data.log.tz, own)
     _, data = read_lists(found, [max(found.days)], data)
     log = replace(data.log, name=as_place(str(events)).name.partition(".")[0])
-    data = replace(data, log=log, from_csv=(False, False))
-    return DatedFolder(found, data, {**source, "columns": columns})
+    data = replace(data, log=log, from_csv=frozenset())
+    names = {"lists": lists, "events": events, "query": query, "tz": tz, "items": items}
+    source = {**names, "columns": columns}
+    return DatedFolder(found.folder, found.days, found.tz, own, data=data, source=source)
 
 
 # Cases ------------------------------------------------------------------------------------------
@@ -299,11 +251,11 @@ class Case:
 
     def rank(self, model: Model) -> Any:
         """Return the top k of these lists as a model ranks them on the morning of the date."""
-        return self._rank(model, None if model.item_bias.depth is None else self.n_listed)
-
-    def _rank(self, model: Model, depth: int | None, **options: Any) -> Any:
-        split, options = self.split, {"depth": depth, **options}
+        split, options = self.split, self._options(model)
         return rank_as_of(model, self.lists, self.k, split.known, split.test_from, **options).top
+
+    def _options(self, model: Model) -> dict[str, Any]:
+        return {"depth": None if model.item_bias.depth is None else self.n_listed}
 
 
 class DatedCase(Case):
@@ -313,7 +265,7 @@ class DatedCase(Case):
     def training(self) -> Training:
         """The windows to learn from, each with lists made before it."""
         data = self.engine.data.before(self.split.as_of)
-        return read_training(self.engine.lists, data, [self.split.window, *self.earlier])[0]
+        return read_training(self.engine, data, [self.split.window, *self.earlier])[0]
 
     @functools.cached_property
     def lists(self) -> Any:
@@ -322,8 +274,9 @@ class DatedCase(Case):
         Raises:
             LeakedListsError: they seem to have seen the test.
         """
-        lists, training = self._newest(self.split.test[USER]), self.training
-        windows = [self.split.test_window, *training.windows]
+        split, training = self.split, self.training
+        lists = self.engine.find(split.test_from, split.as_of, split.test[USER])
+        windows = [split.test_window, *training.windows]
         finding = find_leaks(self.log, windows, [lists, *training.recs])[0]
         if finding is not None:
             raise LeakedListsError(
@@ -331,14 +284,9 @@ class DatedCase(Case):
             )
         return lists
 
-    def _newest(self, users: Any | None) -> pa.Table:
-        found: pa.Table = self.engine.find(self.split.test_from, self.split.as_of, users)
-        return found
-
-    def rank(self, model: Model) -> Any:
-        """Return the top k of these lists as if everybody's were ranked, to the model's depth."""
-        options = {}
-        if model.needs_events:
-            everybody = id_column("lists", ITEM, self._newest(None)[ITEM])
-            options["listed"] = Vocabulary.encode(everybody)[0].ids
-        return self._rank(model, None, **options)
+    def _options(self, model: Model) -> dict[str, Any]:
+        """Return what ranks as if everybody's lists were there, to the model's depth."""
+        if not model.needs_events:
+            return {}
+        every = self.engine.find(self.split.test_from, self.split.as_of, None)
+        return {"listed": Vocabulary.encode(id_column("lists", ITEM, every[ITEM]))[0].ids}

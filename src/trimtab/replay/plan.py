@@ -26,7 +26,7 @@ from trimtab.replay.rivals import (
     require_settings,
     standard_methods,
 )
-from trimtab.replay.windows import rolling_dates
+from trimtab.replay.windows import WINDOWS, rolling_dates
 from trimtab.tables.columns import ITEM
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
@@ -35,7 +35,6 @@ from trimtab.tables.times import read_day
 GIFT_SHOP, COMPLETE_JOURNEY = "gift-shop", "complete-journey"
 NAMED_LOGS = {GIFT_SHOP: load_gift_shop, COMPLETE_JOURNEY: load_complete_journey}
 EVERY = 7  # days between two dates
-WINDOWS = 6  # most that are learned from with dated lists, in a backtest and in the daily job
 ENGINES: Mapping[str, type[Engine]] = {
     "markov": Markov,
     "factorization": Factorization,
@@ -261,29 +260,26 @@ def _read_chosen(
         if name not in names:  # probably misspelt
             plan = ", ".join(map(str, names))
             raise SettingError(f"[{what}.{name}]: this {what} is not in the plan, which has {plan}")
-    return {name: _kind_and_options(what, name, settings, kinds) for name in names}
-
-
-def _kind_and_options(
-    what: str, name: str, settings: Settings, kinds: Sequence[str]
-) -> tuple[str, dict[str, Any]]:
-    if not isinstance(name, str):
-        raise SettingError(f"{what} {name!r}: must be a name")
-    options = settings.get(name, {}) if isinstance(settings, Mapping) else None
-    if not isinstance(options, Mapping):
-        raise SettingError(f"[{what}.{name}] must be a table of settings")
-    others = dict(options)
-    kind = others.pop("kind", name)
-    is_own = what == "engine" and isinstance(kind, str) and is_engine_address(kind)
-    if kind not in kinds and not is_own:
-        more = " or module:name," if what == "engine" else ""
-        raise SettingError(
-            f"{what} {name!r}: must be one of {', '.join(kinds)},{more} or set kind to one of "
-            f"these in [{what}.{name}]"
-        )
-    if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
-        raise SettingError(
-            f"[{what}.{name}]: {name} is the name of a kind with its default settings; use another "
-            f"name and set kind = '{kind}'"
-        )
-    return kind, others
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise SettingError(f"{what} {name!r}: must be a name")
+        options = settings.get(name, {}) if isinstance(settings, Mapping) else None
+        if not isinstance(options, Mapping):
+            raise SettingError(f"[{what}.{name}] must be a table of settings")
+        others = dict(options)
+        kind = others.pop("kind", name)
+        is_own = what == "engine" and isinstance(kind, str) and is_engine_address(kind)
+        if kind not in kinds and not is_own:
+            more = " or module:name," if what == "engine" else ""
+            raise SettingError(
+                f"{what} {name!r}: must be one of {', '.join(kinds)},{more} or set kind to one of "
+                f"these in [{what}.{name}]"
+            )
+        if name in kinds and (kind != name or (name in LEARNING_KINDS and others)):
+            raise SettingError(
+                f"[{what}.{name}]: {name} is the name of a kind with its default settings; use "
+                f"another name and set kind = '{kind}'"
+            )
+        found[name] = kind, others
+    return found

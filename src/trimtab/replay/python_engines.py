@@ -51,8 +51,13 @@ class PythonEngine:
     def __post_init__(self) -> None:
         module, _, name = self.address.partition(":")
         loaded = _import(self.address, module)
-        self._target = _find(self.address, loaded, name)
-        self._source = _hash_source(loaded)
+        if not name or not hasattr(loaded, name):
+            known = ", ".join(own for own in vars(loaded) if not own.startswith("_"))
+            raise SettingError(f"engine {self.address}: {module} has no {name!r}; it has {known}")
+        self._target, path = getattr(loaded, name), getattr(loaded, "__file__", None)
+        # Another version of the module runs again, the same one does not.
+        source = b"" if path is None else Path(path).read_bytes()
+        self._source = hashlib.sha256(source).hexdigest()[:16]
         if not (callable(self._target) or callable(getattr(self._target, "fit", None))):
             kind = type(self._target).__name__
             raise SettingError(f"engine {self.address} is of type {kind}: {_WANTED}")
@@ -151,19 +156,6 @@ def _import(address: str, module: str) -> Any:
         elif missing is not None:
             reason = f"{error}; install it"
         raise SettingError(f"engine {address}: {reason}") from error
-
-
-def _find(address: str, module: Any, name: str) -> Any:
-    if not name or not hasattr(module, name):
-        known = ", ".join(own for own in vars(module) if not own.startswith("_"))
-        raise SettingError(f"engine {address}: {module.__name__} has no {name!r}; it has {known}")
-    return getattr(module, name)
-
-
-def _hash_source(module: Any) -> str:
-    """Return a hash of the module's file: another engine runs again, the same one does not."""
-    path = getattr(module, "__file__", None)
-    return "" if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
 
 
 def _shorten(error: Exception) -> str:

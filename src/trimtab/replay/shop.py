@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from itertools import compress
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,7 +47,8 @@ class ShopData:
     log: Log
     as_of: date
     items: pa.Table | None  # as given
-    from_csv: tuple[bool, bool]  # events, items: numbers in CSV may be text ids
+    from_csv: frozenset[str]  # which of events, items and limits: numbers in CSV may be text ids
+    limits: Mapping[str, pa.Table | None] = field(default_factory=dict)  # as for `Model.rank`
 
     def before(self, day: date) -> ShopData:
         """Return what was known before a day."""
@@ -54,6 +56,17 @@ class ShopData:
         known = Window.of(day, 1, log.tz).history(log)
         made = make_log(known, log.tz, self.items, log.name, optional=(WEIGHT,))
         return replace(self, log=made, as_of=day)
+
+    def with_limits(self, columns: ColumnMap, **files: str | Path | None) -> ShopData:
+        """Return the data with pairs to `exclude` and the only items `allowed`, read from files."""
+        limits: dict[str, pa.Table | None] = dict.fromkeys(files)
+        for name, path in files.items():
+            if path is not None:
+                limits[name] = table = read_table(path, columns=columns)
+                needed = (USER, ITEM) if name == "exclude" else (ITEM,)
+                require_columns(str(path), table.column_names, needed, own_names(table))
+        from_csv = (name for name, path in files.items() if path is not None and is_csv(path))
+        return replace(self, limits=limits, from_csv=self.from_csv.union(from_csv))
 
     def names(self) -> pa.Table | None:
         """Return item_id, name; None when every name is just the id."""
@@ -80,8 +93,8 @@ def read_shop_data(
     catalogue = None if items is None else read_table(items, columns=names)
     in_items = (NAME, CATEGORY) if items is None else ()
     names.warn_of_unused([sales, catalogue], but=(*_ELSEWHERE, *in_items))
-    from_csv = (not is_database(events) and are_csv(events), items is not None and is_csv(items))
-    sales, catalogue = match_id_types([sales, catalogue], from_csv)
+    are_text = (not is_database(events) and are_csv(events), items is not None and is_csv(items))
+    sales, catalogue = match_id_types([sales, catalogue], are_text)
     own = own_names(sales)
     require_columns("events", sales.column_names, _NEEDED, own)  # a query may lack them
     stamps, zone = as_utc(sales[TIMESTAMP], tz, name=own.get(TIMESTAMP, TIMESTAMP))
@@ -95,7 +108,8 @@ def read_shop_data(
             f"tz= and that the log is up to date"
         )
     log = make_log(known, zone, catalogue, optional=(WEIGHT,))
-    return ShopData(log, day, catalogue, from_csv)
+    from_csv = compress(("events", "items"), are_text)
+    return ShopData(log, day, catalogue, frozenset(from_csv))
 
 
 def _read_events(

@@ -1,4 +1,4 @@
-"""What is learned from on a morning: purchases in windows, and lists made before each of them.
+"""A morning: purchases in windows and lists made before each, to learn from; what a model shows.
 
 Leaked lists are left out: training lists that hold far more of their window's purchases than others
 do. An engine that has seen a window lists what its users bought in it, above all what they had
@@ -29,15 +29,17 @@ import pyarrow.compute as pc
 from trimtab.errors import DataError, RefusedError, warn
 from trimtab.from_parts import fit_tables
 from trimtab.learn import BiasLearner, RerankLearner
-from trimtab.metrics.evaluation import evaluate_units
+from trimtab.metrics.evaluation import UnitEvaluation, evaluate_units
+from trimtab.models import Model, Ranked
+from trimtab.models.list_ranking import warn_of
 from trimtab.parts.files import open_files
 from trimtab.replay.dated_lists import DatedLists, DayLists, is_large, of_some, read_lists
 from trimtab.replay.shop import ShopData
 from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_of_users
-from trimtab.tables.columns import CATEGORY, ITEM, TIMESTAMP, USER, WINDOW
+from trimtab.tables.columns import CATEGORY, ITEM, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.log import Log
 from trimtab.tables.rows import Rows, TableRows
-from trimtab.tables.times import microseconds
+from trimtab.tables.times import as_datetime, microseconds
 
 Learner = BiasLearner | RerankLearner
 _FAR_MORE = 2.0  # times the highest odds of honest lists
@@ -187,27 +189,17 @@ class LeakedListsError(RefusedError):
 
 
 class ListedShare(NamedTuple):
-    """How many first-time purchases of a window are on the lists of its buyers."""
+    """How many first-time purchases of a window are on the lists of its buyers.
 
-    listed: float
-    noise: float  # standard error of `listed`, over users
-    purchases: int
+    Attributes:
+        share: share of these purchases that are listed.
+        odds: odds with one more listed and one more not: none of a few purchases says little.
+        least_odds: odds of being listed, if chance added to them.
+    """
 
-    @property
-    def share(self) -> float:
-        """Share of these purchases that are listed."""
-        return self.listed / self.purchases
-
-    @property
-    def least_odds(self) -> float:
-        """Odds of being listed, if chance added to them."""
-        least = self.listed - _CLEARLY * self.noise
-        return least / (self.purchases - least)
-
-    @property
-    def odds(self) -> float:
-        """Odds with one more listed and one more not: none of a few purchases says little."""
-        return (self.listed + 1) / (self.purchases - self.listed + 1)
+    share: float
+    odds: float
+    least_odds: float
 
 
 def leave_out_leaked(
@@ -302,4 +294,54 @@ def _listed_share(lists: pa.Table, bought: pa.Table, depth: int) -> ListedShare 
     if bought.num_rows == 0 or depth == 0:
         return None
     hits = depth * evaluate_units(lists, bought, depth).metrics.acc
-    return ListedShare(float(hits.sum()), math.sqrt(float(hits @ hits)), bought.num_rows)
+    listed, n = float(hits.sum()), bought.num_rows
+    least = listed - _CLEARLY * math.sqrt(float(hits @ hits))  # less its standard errors over users
+    return ListedShare(listed / n, (listed + 1) / (n - listed + 1), least / (n - least))
+
+
+# What a model shows on a morning, and what came of it ------------------------------------------
+
+
+def events_as_of(model: Any, known: pa.Table, instant: int) -> dict[str, Any]:
+    """Return what a model needs to know of users to rank at an instant, as for `Model.rank`.
+
+    Args:
+        model: what was learned.
+        known: events before the instant.
+        instant: in microseconds since 1970. What was learned from may end later, where days of
+            the log end after those of the shop because timestamps are whole days.
+    """
+    if not model.needs_events:
+        return {}
+    return {"history": known, "as_of": as_datetime(max(instant, model.learned_until))}
+
+
+def rank_as_of(
+    model: Model, lists: Any, k: int, known: pa.Table, instant: int, of_later: bool = True,
+    **options: Any,
+) -> Ranked:  # fmt: skip
+    """Return lists as a model ranks them at an instant, after its warnings.
+
+    Args:
+        model: what was learned.
+        lists: the engine's lists.
+        k: number of slots.
+        known: events before the instant.
+        instant: in microseconds since 1970.
+        of_later: whether to warn of events at or after the instant.
+        options: as for `Model.rank`.
+    """
+    ranked = model.rank(lists, k, **events_as_of(model, known, instant), **options)
+    warn_of(model, ranked, k, options.get("depth"), of_later)
+    return ranked
+
+
+def rank_as_engine(model: Model, lists: Any, k: int, **options: Any) -> Any:
+    """Return the top k of lists in the engine's own order."""
+    alone = model.item_bias.with_strength(0.0)
+    return alone.rank(lists, k, depth="all", **options).top
+
+
+def judge(lists: Any, bought: pa.Table, k: int) -> UnitEvaluation:
+    """Return how lists did by what was bought; events count by their weights, as in learning."""
+    return evaluate_units(lists, bought, k, WEIGHT if WEIGHT in bought.column_names else None)

@@ -30,6 +30,7 @@ from trimtab.tables.columns import TIMESTAMP, USER
 from trimtab.tables.log import Log
 from trimtab.tables.times import day_start, local_day, microseconds, read_day
 
+WINDOWS = 6  # most that are learned from with dated lists, in a backtest and in the daily job
 HOLE = "a hole in the log or a holiday"
 _COMPARED_WEEKS = 4  # before a day and after it, for its usual number of events
 _LEAST_SHARE = 0.2  # of the usual number; a day below it is a hole
@@ -246,41 +247,30 @@ def rolling_dates(first: Any, last: Any, every: int = 7) -> list[date]:
 # Holes ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Weekday:
-    """The times of events on a day, and on the same weekday of other weeks.
+    """A day, and the same weekday of other weeks.
 
-    Times are in microseconds since the day began.
+    Attributes:
+        day: the day.
+        sold: times of its events, in microseconds since the day began.
+        others: the same of the weeks before, then of the weeks after.
+        events: number of events on the day.
+        usual: median number of events in other weeks; None if there are few. Of an even number of
+            weeks it is the lower of the two in the middle: in a shop that grew, the days before
+            are not holes.
+        is_hole: whether the day has far fewer events than usual.
     """
 
-    day: date
-    sold: Ints
-    others: list[Ints]  # of the weeks before, then of the weeks after
+    def __init__(self, day: date, sold: Ints, others: list[Ints]) -> None:
+        self.day, self.sold, self.others, self.events = day, sold, others, len(sold)
+        usual = median_low([len(times) for times in others]) if others else 0
+        self.usual = usual if usual >= _ENOUGH else None
+        least = _LEAST_SHARE * (self.usual or 0)
+        n_low = sum(len(times) < least for times in others)
+        self.is_hole = self.events < least and n_low < _REGULAR * len(others)
 
     def __str__(self) -> str:
         return f"{self.day} has {self.events} events; that weekday usually has {self.usual}"
-
-    @property
-    def events(self) -> int:
-        """The number of events on the day."""
-        return len(self.sold)
-
-    @property
-    def usual(self) -> int | None:
-        """The median number of events in other weeks; None if there are few.
-
-        Of an even number of weeks it is the lower of the two in the middle: in a shop that grew,
-        the days before are not holes.
-        """
-        usual = median_low([len(times) for times in self.others]) if self.others else 0
-        return usual if usual >= _ENOUGH else None
-
-    @property
-    def is_hole(self) -> bool:
-        """Whether the day has far fewer events than usual."""
-        least = _LEAST_SHARE * (self.usual or 0)
-        n_low = sum(len(times) < least for times in self.others)
-        return self.events < least and n_low < _REGULAR * len(self.others)
 
 
 def find_holes(log: Log, window: Window, until: date) -> list[Weekday]:

@@ -11,9 +11,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from trimtab.replay.results import Results
-from trimtab.report.backtest import make_sections
-from trimtab.report.backtest.judged import headline
-from trimtab.report.backtest.overview import TEXT, Overview
+from trimtab.report.backtest_page import headline, make_sections
+from trimtab.report.overview import TEXT, Overview
 from trimtab.report.page import Table, flatten
 
 _SHOWN = ("method", "lift", "worst date", "dates below 0")  # fits 80 columns; the page has all

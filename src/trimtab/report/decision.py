@@ -11,7 +11,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 SWITCH_ON, DO_NOT, UNKNOWN = "switch on", "do not", "unknown"
@@ -30,51 +29,30 @@ class DatedLift(NamedTuple):
     high: float | None = None
 
 
-@dataclass(frozen=True)
 class Record:
-    """The lifts of a method by date, and their mean with a 95 % interval; NaN if unknown."""
+    """The lifts of a method by date, and their mean with a 95 % interval; NaN if unknown.
 
-    method: str
-    lifts: Mapping[str, float]
-    mean: float
-    low: float
-    high: float
-    most_below: float = MOST_BELOW
+    Attributes:
+        n_dates: number of dates.
+        n_below: number of dates below 0.
+        worst: the lowest lift.
+        worst_date: its date; the first of equal ones.
+        is_sure: whether the whole interval of the mean is above 0.
+        loses_often: whether too many dates are below 0.
+        is_gain: whether the method may be switched on.
+    """
 
-    @property
-    def n_dates(self) -> int:
-        """Number of dates."""
-        return len(self.lifts)
-
-    @cached_property
-    def n_below(self) -> int:
-        """Number of dates below 0."""
-        return sum(round(lift, _DIGITS) < 0 for lift in self.lifts.values())
-
-    @property
-    def worst_date(self) -> str:
-        """The date with the lowest lift; the first of equal ones."""
-        return min(self.lifts, key=lambda date: (self.lifts[date], date))
-
-    @property
-    def worst(self) -> float:
-        """The lowest lift."""
-        return self.lifts[self.worst_date]
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the whole interval of the mean is above 0."""
-        return self.low > 0
-
-    @property
-    def loses_often(self) -> bool:
-        """Whether too many dates are below 0."""
-        return self.n_below > self.most_below * self.n_dates
-
-    @property
-    def is_gain(self) -> bool:
-        """Whether the method may be switched on."""
-        return self.is_sure and not self.loses_often
+    def __init__(
+        self, method: str, lifts: Mapping[str, float], mean: float, low: float, high: float,
+        most_below: float = MOST_BELOW,
+    ) -> None:  # fmt: skip
+        self.method, self.lifts, self.mean, self.low, self.high = method, lifts, mean, low, high
+        self.n_dates = len(lifts)
+        self.n_below = sum(round(lift, _DIGITS) < 0 for lift in lifts.values())
+        self.worst, self.worst_date = min((lift, date) for date, lift in lifts.items())
+        self.is_sure = low > 0
+        self.loses_often = self.n_below > most_below * self.n_dates
+        self.is_gain = self.is_sure and not self.loses_often
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,18 @@ def describe(month: Month) -> dict[str, Any]:
     columns = {"bias": "value"}
     if month.about.get("reranker"):
         columns = {"bias": BIASES_ALONE, "reranker": "value"}
-    records = [_make_record(month, method, own) for method, own in columns.items()]
-    lifts = [(lift, row["day"]) for row in month.rows if (lift := lift_of(row)) is not None]
+    records = []
+    for method, own in columns.items():
+        known = {row["day"]: lift_of(row, own) for row in month.rows}
+        if lifts := {day: lift for day, lift in known.items() if lift is not None}:
+            ends = find_interval(month, own)
+            records.append(Record(method, lifts, month.lift(own), *ends, MOST_DAYS_BELOW))
     return {
         "month": month,
         "metric": metric_name(month.about["metric"], month.about["k"]),
         "interval": find_interval(month),
-        "decision": decision.decide([record for record in records if record is not None], []),
-        "lifts": sorted(lifts),
+        "decision": decision.decide(records, []),
+        "lifts": sorted((lift, day) for day, lift in lifts.items()),
         "published": [row for row in month.rows if row["refused"] is None],
         "refused": [row for row in month.rows if row["refused"] is not None],
     }
@@ -54,16 +58,6 @@ def find_interval(month: Month, column: str = "value") -> tuple[float, float]:
     error = math.sqrt(sum(rest * rest for rest in rests) * n / (n - 1)) / baseline
     half = decision.student_quantile(n - 1) * error
     return lift - half, lift + half
-
-
-def _make_record(month: Month, method: str, column: str) -> Record | None:
-    lifts = {
-        row["day"]: row[column] / row["baseline"] - 1
-        for row in month.rows
-        if row[column] is not None and row["baseline"]
-    }
-    ends = find_interval(month, column)
-    return Record(method, lifts, month.lift(column), *ends, MOST_DAYS_BELOW) if lifts else None
 
 
 def say(name: str, month: Month) -> str:
@@ -96,7 +90,7 @@ def build_month(month: Month) -> str:
     view = describe(month)
     mood = {decision.SWITCH_ON: "gain", decision.DO_NOT: "loss"}.get(view["decision"].action, "")
     text, panels = TEXT.paragraphs("headline", view), _lift_panels(month, view["metric"])
-    sections = [page.Section("headline", text, panels, TEXT.tiles("tiles", view), mood=mood)]
+    sections = [page.Section("headline", text, panels, TEXT.markup("tiles", view), mood=mood)]
     days = TEXT.table("days_table", view, folded=True)
     sections.append(page.Section("published", TEXT.paragraphs("published", view), [days]))
     if view["refused"]:
@@ -127,6 +121,6 @@ def _lift_panels(month: Month, metric: str) -> list[Panels]:
     dates = [row["day"] for row in month.rows]
     spec = charts.line_chart([*forecasts, *days], dates, "%-d %b", level)
     chart = Chart("", f"Lift in {metric} on each day; the table has the numbers.", spec)
-    marks = [_DAY, *([_REFUSED] if month.n_refused() else []), _ALL_DAYS]
+    marks = [_DAY, *([_REFUSED] if any(row["refused"] for row in month.rows) else []), _ALL_DAYS]
     marks += [_FORECAST] if forecasts else []
     return [Panels(f"Lift in {metric} over the engine alone, by day", [chart], marks)]

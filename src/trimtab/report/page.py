@@ -24,7 +24,6 @@ from trimtab.report.words import environment, read_template
 from trimtab.tables.files import write_atomically
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
-_FIGURE = re.compile('<dd(?: class="(.*?)")?>([^<]*)')
 _CELL = re.compile('<t[hd](?: class="(.*?)")?>([^<]*)(?:<small>([^<]*))?')
 
 
@@ -52,17 +51,6 @@ class Table:
         self.n_headings, self.folded = n_headings, folded
 
 
-class Tile(NamedTuple):
-    """One large figure of the headline; `worst` is a second one below it, with its own class."""
-
-    label: str
-    text: str
-    note: str = ""
-    kind: str = ""
-    worst: str = ""
-    worst_kind: str = ""
-
-
 @dataclass(frozen=True)
 class Fold:
     """Charts and tables that are shown on demand."""
@@ -85,7 +73,7 @@ class Section:
     key: str
     text: Sequence[str]  # the title, then the sentences
     blocks: Sequence[Block] = ()
-    tiles: Sequence[Tile] = ()
+    tiles: str = ""  # large figures, as markup
     terms: Sequence[tuple[str, str]] = ()
     folded: bool = False
     mood: str = ""
@@ -110,11 +98,6 @@ def flatten(blocks: Sequence[Block]) -> list[Table | Panels]:
 def fold(sections: Iterable[Section | None]) -> list[Section]:
     """Return the sections that there are, each folded."""
     return [replace(section, folded=True) for section in sections if section is not None]
-
-
-def name_cell(name: str) -> Cell:
-    """Return the cell that names a row."""
-    return Cell(name, kind="name")
 
 
 def sign_class(value: float) -> str:
@@ -155,19 +138,10 @@ class Text:
         parts = (part.partition("<dd>") for part in self._parts(macro, *about))
         return [(_plain(term), _plain(meaning)) for term, _, meaning in parts if meaning]
 
-    def tiles(self, macro: str, *about: Any) -> list[Tile]:
-        """Return the tiles that a macro writes: a <dt> with the label, then each a <dd>.
-
-        First the figure, then perhaps a second one, both with their classes, and last a note.
-        """
-        made = []
-        for part in self._parts(macro, *about):
-            figures = [(_plain(text), kind) for kind, text in _FIGURE.findall(part)]
-            if figures:
-                (text, kind), *worst, (note, _) = figures
-                label = _plain(part.partition("<dd")[0])
-                made.append(Tile(label, text, note, kind, *(worst[0] if worst else ())))
-        return made
+    def markup(self, macro: str, *about: Any) -> Any:
+        """Return what a macro writes, as it stands on the page."""
+        template = environment().get_template(self._name, globals=self._names)
+        return getattr(template.module, macro)(*about)
 
     def table(self, macro: str, *about: Any, folded: bool = False) -> Table:
         """Return the table that a macro writes.
@@ -175,7 +149,7 @@ class Text:
         A caption; then a <tr> of columns, and one for each row; cells that name their row are <th>.
         A class may be followed by a colour, and a second line begins with <small>.
         """
-        caption, head, *rows = self._write(macro, *about).split("<tr>")
+        caption, head, *rows = str(self.markup(macro, *about)).split("<tr>")
         caption = caption.replace("<caption>", "")
         n_headings = rows[0].count("<th") if rows else 1
         cells = [[_read_cell(*own.groups()) for own in _CELL.finditer(row)] for row in rows]
@@ -183,11 +157,7 @@ class Text:
         return Table(_plain(caption), columns, cells, n_headings, folded)
 
     def _parts(self, macro: str, *about: Any) -> list[str]:
-        return re.split("<(?:h2|p|dt)>", self._write(macro, *about))
-
-    def _write(self, macro: str, *about: Any) -> str:
-        template = environment().get_template(self._name, globals=self._names)
-        return str(getattr(template.module, macro)(*about))
+        return re.split("<(?:h2|p|dt)>", str(self.markup(macro, *about)))
 
 
 def _read_cell(look: str | None, text: str, note: str | None) -> Cell:

@@ -49,13 +49,6 @@ def lift(finding: Finding, verdicts: Verdicts) -> str:
     return f"{percent(finding.reading.relative)}{star}"
 
 
-def p_value(p: float | None) -> str:
-    """Return '0.015', '< 0.001', or a dash."""
-    if not is_number(p):
-        return NOTHING
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def roughly(value: float) -> str:
     """Return two digits of a number of emails: '480K', '1.3M'."""
     if not is_number(value):
@@ -67,14 +60,9 @@ def roughly(value: float) -> str:
     return f"{value:.0f}"
 
 
-def total(value: float) -> str:
-    """Return a sum: '1,204', or '1,204.50' unless it is whole."""
-    return f"{value:,.{0 if value == round(value) else 2}f}"
-
-
 TEXT = page.Text(
     "verdict.jinja", difference=difference, least_different=LEAST_DIFFERENT, lift=lift,
-    p_value=p_value, rate=rate, roughly=roughly, total=total, unplanned=UNPLANNED,
+    rate=rate, roughly=roughly, unplanned=UNPLANNED,
 )  # fmt: skip
 say = TEXT.say
 
@@ -97,7 +85,7 @@ def build_verdict(verdicts: Verdicts) -> str:
     first = page.Section(
         "verdict", TEXT.paragraphs("first", verdicts),
         _panels(say("against_control", verdicts), _dots(verdicts)),
-        TEXT.tiles("tiles", verdicts), mood=mood(verdicts),
+        TEXT.markup("tiles", verdicts), mood=mood(verdicts),
     )  # fmt: skip
     details = [TEXT.table("details", verdicts)]
     detail = page.Fold("Differences, and what this test can detect", details)

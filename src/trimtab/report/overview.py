@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -18,7 +16,7 @@ from trimtab.replay.windows import HOLE
 from trimtab.report import decision
 from trimtab.report.decision import DatedLift, Decision, Record
 from trimtab.report.page import Text, range_class
-from trimtab.report.words import METHODS, Name, is_number, method_names, metric_name
+from trimtab.report.words import METHODS, is_number, method_names, metric_name
 
 SELLERS = tuple(method.name for method in standard_methods(BEST_SELLERS))
 _OWN = ("default", "paper", RERANKER)  # kinds of Trimtab's methods, simplest first
@@ -68,92 +66,54 @@ TEXT = Text(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Overview:
-    """What all sections share: dates, engines, methods, metrics and all lifts."""
+    """What all sections share: dates, engines, methods, metrics and all lifts.
 
-    results: Results
+    Attributes:
+        results: the results.
+        lifts: rows of the table of results.
+        dates: all dates, in order.
+        all_engines: all engines, including those judged alone only, in order of appearance.
+        engines: engines that methods were tried on.
+        engine: the first of them, which most sections show.
+        methods: all methods: the known ones in the paper's order, then the others.
+        rivals: all methods except the engine alone.
+        own_methods: Trimtab's methods, simplest first: biases by default, other biases, rerankers.
+        metrics: ACC, MAP, NDCG, then others.
+        metric: metric of sections that show one: NDCG, or else the last.
+        names: names and colours of the methods.
+        holes: days with far fewer events than usual in a window around a date.
+        marked_dates: dates with such a day in the test or in the recent window, in order.
+        few: whether each date is shown by itself.
+    """
 
-    @cached_property
-    def lifts(self) -> list[Row]:
-        """The rows of the table of results."""
-        return [{**row, "objective": row["objective"] or ""} for row in self.rows("results")]
-
-    @cached_property
-    def dates(self) -> list[str]:
-        """All dates, in order."""
-        return sorted({row["date"] for row in self.lifts})
-
-    @cached_property
-    def all_engines(self) -> list[str]:
-        """All engines, including those judged alone only, in order of appearance."""
-        return list(dict.fromkeys(row["engine"] for row in self.lifts))
-
-    @cached_property
-    def engines(self) -> list[str]:
-        """Engines that methods were tried on; most sections show the first one."""
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.lifts = [{**row, "objective": row["objective"] or ""} for row in self.rows("results")]
+        self.dates = sorted({row["date"] for row in self.lifts})
+        self.all_engines = list(dict.fromkeys(row["engine"] for row in self.lifts))
         tried = {row["engine"] for row in self.lifts if row["method"] != BASELINE}
-        return [engine for engine in self.all_engines if engine in tried] or self.all_engines
-
-    @property
-    def engine(self) -> str:
-        """The engine that most sections show."""
-        return self.engines[0]
-
-    @cached_property
-    def methods(self) -> list[str]:
-        """All methods: the known ones in the paper's order, then the others."""
-        return _put_in_order((row["method"] for row in self.lifts), METHODS)
-
-    @cached_property
-    def rivals(self) -> list[str]:
-        """All methods except the engine alone."""
-        return [method for method in self.methods if method != BASELINE]
-
-    @cached_property
-    def own_methods(self) -> list[str]:
-        """Trimtab's methods, simplest first: biases by default, other biases, rerankers."""
+        self.engines = [own for own in self.all_engines if own in tried] or self.all_engines
+        self.engine = next(iter(self.engines), "")
+        self.methods = _put_in_order((row["method"] for row in self.lifts), METHODS)
+        self.rivals = [method for method in self.methods if method != BASELINE]
         own = [method for method in self.rivals if self.kind_of(method) in _OWN]
-        return sorted(own, key=lambda method: _OWN.index(self.kind_of(method)))
+        self.own_methods = sorted(own, key=lambda method: _OWN.index(self.kind_of(method)))
+        self.metrics = _put_in_order((row["metric"] for row in self.lifts), METRICS)
+        self.metric = "ndcg" if "ndcg" in self.metrics else next(reversed(self.metrics), "")
+        self.names = method_names(self.methods)
+        self.holes = where(self.rows("holes"), date=self.dates)
+        self.marked_dates = sorted({row["date"] for row in self.holes if row["window"] != EARLIER})
+        self.few = len(self.dates) <= decision.FEW_DATES
 
     def kind_of(self, method: str) -> str:
         """Return the kind of a method that may have a name of its own."""
         named = self.results.about.get("methods") or {}
         return str(named.get(method, {}).get("kind", method))
 
-    @cached_property
-    def metrics(self) -> list[str]:
-        """All metrics: ACC, MAP, NDCG, then others."""
-        return _put_in_order((row["metric"] for row in self.lifts), METRICS)
-
-    @property
-    def metric(self) -> str:
-        """The metric of sections that show one: NDCG, or else the last."""
-        return "ndcg" if "ndcg" in self.metrics else self.metrics[-1]
-
     def name_metric(self, metric: str | None = None) -> str:
         """Return 'NDCG@10'; of the metric shown unless another is given."""
         return metric_name(metric or self.metric, self.results.about.get("k"))
-
-    @cached_property
-    def names(self) -> dict[str, Name]:
-        """Names and colours of the methods."""
-        return method_names(self.methods)
-
-    @cached_property
-    def holes(self) -> list[Row]:
-        """Days with far fewer events than usual in a window around a date."""
-        return where(self.rows("holes"), date=self.dates)
-
-    @cached_property
-    def marked_dates(self) -> list[str]:
-        """Dates with such a day in the test or in the recent window, in order."""
-        return sorted({row["date"] for row in self.holes if row["window"] != EARLIER})
-
-    @property
-    def few(self) -> bool:
-        """Whether each date is shown by itself."""
-        return len(self.dates) <= decision.FEW_DATES
 
     def judged(self, **wanted: Wanted) -> list[Row]:
         """Return lifts with these values, each learned method by the metric it learned for."""
