@@ -13,6 +13,7 @@ from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import print_json, print_table, say, say_about
 from trimtab.cli.tables import open_tables
 from trimtab.daily.method_choice import AUTO, BIAS, METHODS, RERANKER, learn_best
+from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Reranker
 from trimtab.models.model import WHOLE, forecast_at, require_strength
@@ -47,6 +48,8 @@ def fit(
     require_choice("method", method, (*METHODS, PAPER))
     learner = make_learner(method, setting, shared)
     require_strength(strength)
+    if isinstance(learner, RerankLearner) and history is None:
+        raise SettingError(f"--method {method}: needs --history, the earlier purchases; add it")
     own = ColumnMap.parse(columns)
     folder = Path(out)
     require_writable_folder(folder)

@@ -24,7 +24,6 @@ from trimtab.errors import SettingError, warn
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
 from trimtab.metrics.intervals import LEVEL
 from trimtab.models import ItemBias, load
-from trimtab.models.exports import require_ending
 from trimtab.models.model import WHOLE, text_columns
 from trimtab.store import Store
 from trimtab.tables.columns import (
@@ -96,8 +95,10 @@ def apply(
         options.refuse_without("--salt", share=share)
     treated = Experiment.share if share is None else share
     loaded: Any = load(model).with_strength(strength)
-    loaded.refuse_unused(history, as_of)
-    if loaded.needs_events and history is None:
+    if not loaded.needs_events:
+        needed = "a reranker in --model"
+        options.refuse_without(needed, history=history, **{"as-of": as_of}, tz=tz)
+    elif history is None:
         raise SettingError(f"--model {model}: a reranker needs purchases; add --history")
     tables = open_tables(
         lists, history, exclude, allowed, text=text_columns(loaded.item_bias), columns=own,
@@ -167,7 +168,7 @@ def export(
     path = Path(out)
     is_query = path.suffix.lower() == _SQL
     if not is_query:
-        require_ending(path)
+        require_suffix(path, (".jsonl", ".csv", _SQL))
         default = vars(options.defaults_of(ItemBias.sql))
         changed = {name: own for name, own in tables.items() if own != default[name]}
         options.refuse_without("--out QUERY.sql", columns=columns, **changed)

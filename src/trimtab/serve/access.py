@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
 import re
 
@@ -13,10 +11,7 @@ from trimtab.serve.routes import Access
 from trimtab.serve.settings import Settings, is_loopback
 from trimtab.serve.wire import RefusalError, shorten
 
-CHALLENGES = [
-    (b"www-authenticate", b'Basic realm="trimtab", charset="UTF-8"'),
-    (b"www-authenticate", b'Bearer realm="trimtab"'),
-]
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="trimtab"'}
 _HOST = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?", re.ASCII | re.I)
 
 
@@ -29,13 +24,11 @@ def check_host(scope: Scope, is_local: bool) -> None:
     values = [value for name, value in scope["headers"] if name == b"host"]
     if not any(values) and scope.get("http_version") in ("1.0", "1"):  # granian adds an empty one
         return
-    if len(values) != 1:
-        raise RefusalError(400, f"{len(values) or 'no'} Host headers: send exactly one")
-    text = values[0].decode("latin-1").strip(" \t")
+    text = b", ".join(values).decode("latin-1").strip(" \t")
     found = _HOST.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65_535:
         raise RefusalError(
-            400, f"Host {shorten(text)}: must be a name or an address, and a port or none"
+            400, f"Host {shorten(text)}: send one, a name or an address, and a port or none"
         )
     if is_local and not is_loopback(found["host"]):
         raise RefusalError(
@@ -48,8 +41,9 @@ def check_token(scope: Scope, access: Access, settings: Settings) -> None:
     """Refuse a request without the token that it needs."""
     if access is Access.OPEN or (access is Access.TOKEN and settings.token is None):
         return
-    values = [value for name, value in scope["headers"] if name == b"authorization"]
-    given = [token for value in values if (token := _parse_token(value)) is not None]
+    sent = (value.strip() for name, value in scope["headers"] if name == b"authorization")
+    pairs = (value.partition(b" ") for value in sent)
+    given = [token.strip() for scheme, _, token in pairs if scheme.lower() == b"bearer"]
     needed = settings.token if access is Access.TOKEN else settings.admin_token
     if _includes(given, needed):
         return
@@ -60,20 +54,7 @@ def check_token(scope: Scope, access: Access, settings: Settings) -> None:
             "and send it",
         )  # fmt: skip
     name = "admin token" if access is Access.ADMIN else "token"
-    raise RefusalError(401, f"no valid {name}: send it as Authorization: Bearer <token>")
-
-
-def _parse_token(value: bytes) -> bytes | None:
-    """Return the token in a header, sent as bearer token or as password."""
-    scheme, _, rest = value.strip().partition(b" ")
-    if scheme.lower() == b"bearer":
-        return rest.strip()
-    if scheme.lower() != b"basic":
-        return None
-    try:
-        return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
-    except (binascii.Error, ValueError):
-        return None
+    raise RefusalError(401, f"no valid {name}: send it as Authorization: Bearer <token>", CHALLENGE)
 
 
 def _includes(given: list[bytes], token: str | None) -> bool:

@@ -66,10 +66,7 @@ Errors are JSON with one sentence: what is wrong, and what to do."""
 _ERRORS = """400: not JSON, or a bad Host header. 401, 403: a token is missing. 408, 413, 415: the
 body is slow, large, or no JSON. 421: the Host header names another host. 422: not a valid request.
 503: too many requests at once, or no version yet; try again."""
-_SCHEMES = {
-    "token": {"type": "http", "scheme": "bearer"},
-    "password": {"type": "http", "scheme": "basic", "description": "With any user name."},
-}
+_SCHEMES = {"token": {"type": "http", "scheme": "bearer"}}
 
 
 @functools.cache
