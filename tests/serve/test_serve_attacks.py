@@ -150,15 +150,6 @@ def test_clients_that_never_read_hold_no_place(attacked):
     assert attacked.rerank(request_of([1], [1.0]))["items"]
 
 
-def test_answers_that_nobody_reads_stop_the_next_requests(bounded):
-    block = HEALTH * (MEGABYTE // len(HEALTH))
-    with sleeper(address_of(bounded), b"") as connection:
-        connection.settimeout(2)
-        with pytest.raises((TimeoutError, ConnectionError)):
-            connection.sendall(block * 50)
-        assert bounded.rerank(request_of([1], [1.0]))["items"]
-
-
 def test_clients_that_leave_are_no_errors_and_do_not_stop_the_end(large_store):
     with running(large_store) as server:
         connections = [sleeper(address_of(server), LARGE * 8) for _ in range(24)]

@@ -171,14 +171,6 @@ def test_clients_that_never_finish_are_disconnected(server):
     assert found == expected
 
 
-def test_bytes_that_are_not_http_are_400(server):
-    for content in (
-        b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n"
-    ):  # fmt: skip
-        assert server.send_raw(content).startswith(b"HTTP/1.1 400 ")
-    assert server.client.get("/health").status_code == 200
-
-
 def test_clients_that_disconnect_do_no_harm(server):
     for rest in (b"Content-Length: 100\r\n\r\n{", b'Content-Length: 12\r\n\r\n{"items":[]}') * 20:
         with server.connect() as connection:

@@ -20,9 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from trimtab.abtest.buckets import CONTROL
 from trimtab.serve import counters, wire
-from trimtab.serve.access import check_host, check_token
 from trimtab.serve.exposures import ExposureLog
-from trimtab.serve.routes import ROUTES, Access, access_to, make_document, route
+from trimtab.serve.routes import ROUTES, Access, check_access, make_document, route
 from trimtab.serve.settings import LIMITS, REQUEST_SECONDS, Settings
 from trimtab.serve.watcher import ServedVersion, StoreWatcher
 from trimtab.serve.wire import DOCUMENT, Ranked, RefusalError, RerankRequest, json_response, shorten
@@ -117,9 +116,7 @@ class Service:
 
     async def _handle(self, request: Request, path: str) -> Response:
         """Return the answer of the route's handler, after all checks."""
-        access, found = access_to(path), ROUTES.get(path)
-        check_host(request.scope, self.settings.token is None)
-        check_token(request.scope, access, self.settings)
+        access, found = check_access(request, path, self.settings), ROUTES.get(path)
         see = f"see {DOCUMENT} for the routes"
         shown = shorten(request.scope["path"]).strip("'")
         if found is None:
@@ -169,12 +166,11 @@ class Service:
                 f"try again", {"Retry-After": "1"},
             )  # fmt: skip
         self._n_active += 1
-        counters.requests_now.inc()
         try:
-            yield
+            with counters.requests_now.track_inprogress():
+                yield
         finally:
             self._n_active -= 1
-            counters.requests_now.dec()
 
     # Routes -------------------------------------------------------------------------------------
 
