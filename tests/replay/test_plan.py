@@ -91,7 +91,7 @@ def test_a_file_with_flags_over_it(folder, monkeypatch):
 
 
 REFUSALS = [
-    ([*FLAGS, "--date", "2031-01-01"], "as_of=2031-01-01.*2026-01-05"),
+    ([*FLAGS, "--date", "2031-01-01"], "--date 2031-01-01.*2026-01-05"),
     (
         [*FLAGS, "--date", "2026-01-06", "--set", "recent_days=1", "--events", "gap.parquet"],
         "recent window, 2026-01-05 to 2026-01-05",
