@@ -97,18 +97,21 @@ def sides(title: str, place: int, one_side: tuple[float, float] = (0.015, 0.035)
     ]
 
 
+def is_untested(found: Finding) -> bool:
+    """Return whether there were too few, or nothing varied."""
+    return found.verdict in ("too few", None)
+
+
 def side(found: Finding) -> float:
     """Return -1 or 1 for a difference found, 0 for none, nan for too few."""
-    if found.verdict in ("too few", None):
-        return np.nan
-    return float(np.sign(found.reading.difference) * (found.reading.p < 0.05))
+    reading = found.reading
+    return np.nan if is_untested(found) else np.sign(reading.difference) * (reading.p < 0.05)
 
 
 def covers(found: Finding, lift: float) -> float:
     """Return whether the interval holds the lift; an end may be unbounded; nan for too few."""
-    if found.verdict in ("too few", None):
-        return np.nan
-    return float(not (found.reading.relative_low > lift or found.reading.relative_high < lift))
+    low, high = found.reading.relative_low, found.reading.relative_high
+    return np.nan if is_untested(found) else float(not (low > lift or high < lift))
 
 
 # Unequal buckets ----------------------------------------------------------------------------------
@@ -396,18 +399,17 @@ def plans() -> Iterator[Cell]:
         title = f"plan, {emails:,.0f} emails, {name} {lift:+.0%}: power"
         task = partial(find_planned, name=name, emails=emails, lift=lift)
         yield Cell(f"plan, {name}", task, [Check(title, mean_of(0), 0.77, 0.83)])
-    past = pa.table(people(np.random.default_rng(4), 400_000)).drop(["bucket"])
-    for name, lift in (("clicks", 0.15), ("revenue", 0.3)):
-        emails = needed(past, name, lift)
+    past = buyers(4, 400_000, 0.5, ["lognormal"]).drop(["bucket"])
+    for name, lift in (("clicks", 0.15), ("lognormal", 0.3)):
+        emails = needed(past, name, lift, **per_email(["clicks"], ["lognormal"]))
         title = f"plan from a table, {emails:,.0f} emails, {name} {lift:+.0%}: power"
         task = partial(find_planned_users, name=name, n=int(emails), lift=lift)
         yield Cell(f"plan from a table, {name}", task, [Check(title, mean_of(0), 0.77, 0.83)])
 
 
-def needed(data: Any, name: str, lift: float) -> float:
-    """Return the emails needed to detect a lift of a metric per open."""
-    (found,) = [row for row in plan(data, [lift]) if row.metric[:2] == (name, "opens")]
-    return found.needed
+def needed(data: Any, name: str, lift: float, **metrics: Any) -> float:
+    """Return the emails (or users) needed to detect a lift of the first metric of an outcome."""
+    return next(row.needed for row in plan(data, [lift], **metrics) if row.metric[0] == name)
 
 
 def find_planned(run: int, name: str, emails: float, lift: float) -> list:
@@ -423,20 +425,9 @@ def find_planned(run: int, name: str, emails: float, lift: float) -> list:
 
 def find_planned_users(run: int, name: str, n: int, lift: float) -> list:
     """Return whether that many users detect the lift."""
-    table = pa.table(people(np.random.default_rng([run, n]), n, lift))
-    return [analyse(table, Settings(seed=run)).of(name, "opens").reading.p < 0.05]
-
-
-def people(random: np.random.Generator, n: int, lift: float = 0.0) -> dict[str, Any]:
-    """Return users who differ in opens, clicks and spending; the second half has the lift."""
-    treated = np.arange(n) >= n // 2
-    up = np.where(treated, 1 + lift, 1.0)
-    opens = 1 + random.poisson(0.8, n)
-    clicks = random.binomial(opens, np.minimum(random.beta(1.5, 6.0, n) * up, 1.0))
-    orders = random.poisson(0.03 * opens * up)
-    revenue = random.lognormal(3.0, 0.6, n) * orders
-    return {"bucket": BUCKETS[treated.astype(int)], "opens": opens, "clicks": clicks,
-            "orders": orders, "revenue": revenue}  # fmt: skip
+    metrics = per_email(["clicks"], ["lognormal"])
+    table = buyers(run, n, 0.5, ["lognormal"], lift)
+    return [analyse(table, Settings(seed=run), **metrics).of(name, "emails").reading.p < 0.05]
 
 
 # Runs ---------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from trimtab.store import Store
 from trimtab.tables.times import as_datetime
 
 FIRST = date(2026, 2, 10)
+FORK = multiprocessing.get_context("fork")
 READER = """
 import json, os, sys, time
 from trimtab.store import Store
@@ -98,38 +99,23 @@ class Job(NamedTuple):
         ])]  # fmt: skip
 
 
-class Running:
+class Running(FORK.Process):
     """A refresh in its own process; what it prints goes to files."""
 
     def __init__(self, job: Job) -> None:
-        self._files = [job.folder / name for name in ("out.txt", "errors.txt")]
-        forking = multiprocessing.get_context("fork")
-        self._process = forking.Process(target=run_here, args=(job.arguments(), self._files))
-        self._process.start()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return not self._process.is_alive()
-
-    def kill(self) -> None:
-        """Kill it with SIGKILL."""
-        self._process.kill()
-        self.wait()
-
-    def wait(self) -> int:
-        """Return its exit status."""
-        self._process.join()
-        return self._process.exitcode
+        self.files = [job.folder / name for name in ("out.txt", "errors.txt")]
+        super().__init__(target=run_here, args=(job.arguments(), self.files))
+        self.start()
 
     def number(self) -> int | None:
         """Return the number of the version that it reported; None if it did not get so far."""
-        out = self._files[0].read_text()
+        out = self.files[0].read_text()
         return json.loads(out)["number"] if out.endswith("}\n") else None
 
-    def errors(self) -> str:
-        """Return what it printed to stderr."""
-        return self._files[1].read_text()
+    def finish(self) -> None:
+        """Wait for its end, which must be good."""
+        self.join()
+        assert self.exitcode == 0, self.files[1].read_text()
 
 
 def run_here(arguments: list[str], files: list[Path]) -> None:
@@ -142,29 +128,24 @@ def run_here(arguments: list[str], files: list[Path]) -> None:
 def publish(job: Job) -> int:
     """Run a refresh to its end; return the number of its version."""
     running = Running(job)
-    assert running.wait() == 0, running.errors()
+    running.finish()
     return running.number()
 
 
 def kill_at_random(running: Running, store: Path, whole: float, turn: int) -> tuple[bool, bool]:
     """Kill a refresh unless it finishes first; return whether it was killed, and while writing."""
     if turn % 2:
-        wait_until(lambda: running.is_over, random.uniform(0, 1.2 * whole))
+        running.join(random.uniform(0, 1.2 * whole))
     else:
-        wait_until(lambda: running.is_over or any(store.glob(".staging-*")), 60)
-        patience = random.expovariate(1 / 0.1) if turn else 0.0
-        wait_until(lambda: running.is_over, patience)
-    if running.is_over:
+        until = time.monotonic() + 60
+        while running.is_alive() and not any(store.glob(".staging-*")) and time.monotonic() < until:
+            time.sleep(0.0005)
+        running.join(random.expovariate(1 / 0.1) if turn else 0.0)
+    if not running.is_alive():
         return False, False
     running.kill()
+    running.join()
     return True, any(store.glob(".staging-*"))
-
-
-def wait_until(done, seconds: float) -> None:
-    """Wait until `done()` is true, for some seconds at most."""
-    until = time.monotonic() + seconds
-    while not done() and time.monotonic() < until:
-        time.sleep(0.0005)
 
 
 def run(n_kills: int, job: Job) -> dict[str, float]:
@@ -189,21 +170,18 @@ def run(n_kills: int, job: Job) -> dict[str, float]:
         in_writing += was_writing
         if (number := running.number()) is not None:  # reported before it was killed
             published.append(number)
-        assert was_killed or running.wait() == 0, running.errors()
+        if not was_killed:
+            running.finish()
         assert reader.poll() is None
     stop.touch()
     found = json.loads(reader.communicate(timeout=60)[0])
     published.append(publish(job))
     check_store(Store(store), published, job.reranker)
     assert in_writing > 0, "no refresh was killed while writing: nothing was tested"
-    n_kept = len(Store(store).numbers())
     return {
-        **found,
-        "in_writing": in_writing,
-        "over": turn - killed,
-        "kept": n_kept,
-        "whole": whole,
-    }
+        **found, "in_writing": in_writing, "over": turn - killed,
+        "kept": len(Store(store).numbers()), "whole": whole,
+    }  # fmt: skip
 
 
 def check_store(store: Store, published: list[int], reranker: bool) -> None:

@@ -24,9 +24,9 @@ import argparse
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import random
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 
 import trimtab as tt
-from shared import start_service
+from shared import in_process, start_service
 from trimtab.models import Coefficient, RerankSummary
 from trimtab.models.widening import SOURCES, TERMS
 from trimtab.store import Store
@@ -49,6 +49,8 @@ N_ITEMS = 100_000
 CONNECTIONS = 32
 BODIES = 500
 MAX_P99_MS = 20.0
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def spread_biases(item_ids: np.ndarray, biases: np.ndarray) -> tt.ItemBias:
@@ -102,52 +104,43 @@ def make_recent(n: int, rng: random.Random) -> dict[str, Any]:
     return {"recent": entries} if n else {}
 
 
-def request_bytes(port: int, n_listed: int, n_recent: int, rng: random.Random) -> bytes:
+def post_bytes(path: str, asked: dict[str, Any]) -> bytes:
     """Return a request: headers and body."""
-    items = [
-        {"item_id": 3 * item, "score": rng.random()}
-        for item in rng.sample(range(N_ITEMS), n_listed)
-    ]
-    body = json.dumps({"items": items, "k": 10, **make_recent(n_recent, rng)}).encode()
+    body = json.dumps(asked, separators=(",", ":")).encode()
     head = (
-        f"POST /rerank HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
 
-class Connection(asyncio.Protocol):
-    """One open connection with one request at a time."""
+def make_list(n_listed: int, rng: random.Random) -> dict[str, Any]:
+    """Return a list to re-rank."""
+    items = rng.sample(range(N_ITEMS), n_listed)
+    return {"items": [{"item_id": 3 * item, "score": round(rng.random(), 3)} for item in items]}
 
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport
-        self.answer: asyncio.Future[bool] | None = None
-        self.received = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self.transport = transport  # type: ignore[assignment]
+def request_bytes(n_listed: int, n_recent: int, rng: random.Random) -> bytes:
+    """Return a request to re-rank a list."""
+    return post_bytes("/rerank", {**make_list(n_listed, rng), **make_recent(n_recent, rng)})
 
-    def data_received(self, data: bytes) -> None:
-        """Collect an answer until it has the length that its headers give."""
-        self.received += data
-        head, found, body = self.received.partition(b"\r\n\r\n")
-        if found:
-            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            if len(body) >= length:
-                self.received = b""
-                self.answer.set_result(head.startswith(b"HTTP/1.1 200 "))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the open request."""
-        if self.answer is not None and not self.answer.done():
-            self.answer.set_result(False)
+async def connect(port: int) -> Connection:
+    """Open a connection."""
+    return await asyncio.open_connection("127.0.0.1", port)
 
-    async def ask(self, request: bytes) -> bool:
-        """Send a request; return whether the answer was 200."""
-        self.answer = asyncio.get_running_loop().create_future()
-        self.transport.write(request)
-        return await self.answer
+
+async def ask(connection: Connection, request: bytes) -> bool:
+    """Send a request and read the answer; return whether it was 200."""
+    reader, writer = connection
+    writer.write(request)
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        await reader.readexactly(length)
+    except (OSError, asyncio.IncompleteReadError):
+        return False
+    return head.startswith(b"HTTP/1.1 200 ")
 
 
 async def send_at_rate(port: int, requests: list[bytes], rate: float, seconds: float) -> dict:
@@ -155,14 +148,13 @@ async def send_at_rate(port: int, requests: list[bytes], rate: float, seconds: f
     loop = asyncio.get_running_loop()
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(CONNECTIONS):
-        _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
-        free.put_nowait(connection)
+        free.put_nowait(await connect(port))
     times, failed, tasks = [], 0, set()
 
     async def send(request: bytes, due: float) -> None:
         nonlocal failed
         connection = await free.get()
-        failed += not await connection.ask(request)
+        failed += not await ask(connection, request)
         times.append((loop.time() - due) * 1000)
         free.put_nowait(connection)
 
@@ -179,48 +171,36 @@ async def send_at_rate(port: int, requests: list[bytes], rate: float, seconds: f
     return {"p50": p50, "p99": p99, "max": max(times), "failed": failed, "sent": len(times)}
 
 
-def run_client(arguments: argparse.Namespace) -> None:
-    """Send requests that do nothing, then lists; print the figures as JSON."""
-    port, rng = arguments.client, random.Random(1)
-    idle = [f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()]
-    n_listed, n_recent = arguments.listed, arguments.recent
-    lists = [request_bytes(port, n_listed, n_recent, rng) for _ in range(BODIES)]
-    found = {}
-    for name, requests in (("health", idle), ("rerank", lists)):
-        asyncio.run(send_at_rate(port, requests, arguments.rate, 1))  # warms up
-        found[name] = asyncio.run(send_at_rate(port, requests, arguments.rate, arguments.seconds))
-    print(json.dumps(found))
-
-
-def batch_bytes(port: int, rng: random.Random) -> bytes:
-    """Return a request for a batch as large as the default limits allow."""
-    lists = [
-        {"items": [{"item_id": 3 * item, "score": round(rng.random(), 3)}
-                   for item in rng.sample(range(N_ITEMS), 100)]}
-        for _ in range(500)
-    ]  # fmt: skip
-    body = json.dumps({"lists": lists}, separators=(",", ":")).encode()
-    head = (
-        f"POST /rerank/batch HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def run_client(port: int, rate: float, seconds: float, n_listed: int, n_recent: int) -> dict:
+    """Send requests that do nothing, then lists; return the figures of both."""
+    rng, found = random.Random(1), {}
+    lists = [request_bytes(n_listed, n_recent, rng) for _ in range(BODIES)]
+    for name, requests in (("health", [HEALTH]), ("rerank", lists)):
+        asyncio.run(send_at_rate(port, requests, rate, 1))  # warms up
+        found[name] = asyncio.run(send_at_rate(port, requests, rate, seconds))
+    return found
 
 
 async def send_batches(port: int, n: int) -> None:
     """Send large batches on n connections without pause."""
-    loop, request = asyncio.get_running_loop(), batch_bytes(port, random.Random(2))
+    rng = random.Random(2)
+    request = post_bytes("/rerank/batch", {"lists": [make_list(100, rng) for _ in range(500)]})
 
     async def repeat() -> None:
-        _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
-        while await connection.ask(request):
+        connection = await connect(port)
+        while await ask(connection, request):
             pass
         raise SystemExit("a batch failed")
 
     await asyncio.gather(*(repeat() for _ in range(n)))
 
 
-def hold(port: int, asked: bytes, n: int) -> None:
+def run_batches(port: int, n: int) -> None:
+    """Send large batches until the process is killed."""
+    asyncio.run(send_batches(port, n))
+
+
+def hold(port: int, n: int, asked: bytes) -> None:
     """Hold n connections that send this, read nothing, and begin again when they are closed."""
     connections = [open_held(port, asked) for _ in range(n)]
     while True:
@@ -245,53 +225,40 @@ def open_held(port: int, asked: bytes) -> socket.socket:
     return connection
 
 
-def held_bytes(kind: str, port: int) -> bytes:
-    """Return what a connection that is held open sends."""
-    if kind == "sleep":
-        return b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500
-    whole = request_bytes(port, 100, 0, random.Random(3))
-    return whole[: len(whole) // 2]
-
-
 @contextlib.contextmanager
-def in_background(arguments: argparse.Namespace, port: str) -> Iterator[None]:
+def in_background(port: int, arguments: argparse.Namespace) -> Iterator[None]:
     """Run the other clients that were asked for."""
-    options = {
-        "--batch-client": arguments.batches, "--sleep-client": arguments.sleepers,
-        "--half-client": arguments.half_sent,
-    }  # fmt: skip
-    started = [
-        subprocess.Popen([sys.executable, __file__, option, port, "--number", str(n)])
-        for option, n in options.items()
-        if n
-    ]
+    whole = request_bytes(100, 0, random.Random(3))
+    large = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500
+    kinds = [
+        (run_batches, arguments.batches), (hold, arguments.sleepers, large),
+        (hold, arguments.half_sent, whole[: len(whole) // 2]),
+    ]  # fmt: skip
+    spawn = multiprocessing.get_context("spawn").Process
+    started = [spawn(target=run, args=(port, n, *rest)) for run, n, *rest in kinds if n]
+    for process in started:
+        process.start()
     if started:
         time.sleep(3)
     try:
         yield
-        assert all(process.poll() is None for process in started), "another client failed"
+        assert all(process.is_alive() for process in started), "another client failed"
     finally:
         for process in started:
             process.kill()
-            process.wait()
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict:
     """Start a server and a client; return the client's figures."""
     store = make_store(folder / "store", arguments.recent > 0)
     server, port = start_service(store.folder)
+    asked = (arguments.rate, arguments.seconds, arguments.listed, arguments.recent)
     try:
-        with in_background(arguments, str(port)):
-            client = subprocess.run(
-                [sys.executable, __file__, "--client", str(port), "--rate", str(arguments.rate),
-                 "--seconds", str(arguments.seconds), "--listed", str(arguments.listed),
-                 "--recent", str(arguments.recent)],
-                stdout=subprocess.PIPE, text=True, check=True,
-            )  # fmt: skip
+        with in_background(port, arguments):
+            return in_process(run_client, port, *asked)
     finally:
         server.terminate()
         server.wait()
-    return json.loads(client.stdout)
 
 
 def main() -> None:
@@ -300,21 +267,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--listed", type=int, default=100)
-    parser.add_argument("--recent", type=int, default=0)
-    parser.add_argument("--batches", type=int, default=0)
-    parser.add_argument("--sleepers", type=int, default=0)
-    parser.add_argument("--half-sent", type=int, default=0)
-    for name in ("--client", "--batch-client", "--sleep-client", "--half-client", "--number"):
-        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
+    for name in ("--recent", "--batches", "--sleepers", "--half-sent"):
+        parser.add_argument(name, type=int, default=0)
     arguments = parser.parse_args()
-    if arguments.client is not None:
-        run_client(arguments)
-        return
-    if arguments.batch_client is not None:
-        asyncio.run(send_batches(arguments.batch_client, arguments.number))
-    for kind in ("sleep", "half"):
-        if (port := getattr(arguments, f"{kind}_client")) is not None:
-            hold(port, held_bytes(kind, port), arguments.number)
     with tempfile.TemporaryDirectory() as folder:
         found = measure(arguments, Path(folder))
     for name, figures in found.items():

@@ -17,12 +17,14 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import multiprocessing
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +54,8 @@ def is_mixed(answer: dict) -> bool:
     return any([item["score"] for item in one["items"]] != expected for one in lists)
 
 
-def run_client(port: int, stop: Path) -> None:
-    """Send requests until told to stop; print the counts as JSON."""
+def run_client(port: int, stop: Event, counted: Queue) -> None:
+    """Send requests until told to stop; put what was counted, and the versions."""
     items = [{"item_id": item, "score": 0.5} for item in range(0, N_ITEMS, N_ITEMS // N_LISTED)]
     one = {"items": items, "k": N_LISTED}
     asked = [("/rerank", one), ("/rerank/batch", {"lists": [one, one, one]})]
@@ -61,8 +63,8 @@ def run_client(port: int, stop: Path) -> None:
     counts: Counter[str] = Counter()
     versions: set[int] = set()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
-    print("sending", flush=True)
-    while not stop.exists():
+    counted.put("sending")
+    while not stop.is_set():
         path, body = bodies[counts["requests"] % 2]
         counts["requests"] += 1
         try:
@@ -80,7 +82,7 @@ def run_client(port: int, stop: Path) -> None:
             versions.add(answer["version"])
         if counts["requests"] % 10 == 0:
             connection.close()
-    print(json.dumps({"counts": counts, "versions": sorted(versions)}))
+    counted.put((counts, versions))
 
 
 def wait_until_served(port: int, version: int) -> None:
@@ -103,35 +105,34 @@ def wait_until_served(port: int, version: int) -> None:
 
 def run(n_swaps: int, n_workers: int, folder: Path) -> tuple[Counter[str], float]:
     """Publish versions to a server under load; return the counts, and the longest wait."""
-    store, stop = Store(folder / "store"), folder / "stop"
+    store, spawn = Store(folder / "store"), multiprocessing.get_context("spawn")
     publish(store, 1)
     server, port = start_service(store.folder, "--workers", n_workers)
-    clients, longest = [], 0.0
+    stop, counted = spawn.Event(), spawn.Queue()
+    clients = [spawn.Process(target=run_client, args=(port, stop, counted)) for _ in range(CLIENTS)]
+    longest, counts, versions = 0.0, Counter(swaps=n_swaps), set()
     try:
-        command = [sys.executable, __file__, "--client", str(port), "--stop", str(stop)]
-        for _ in range(CLIENTS):
-            clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         for client in clients:
-            client.stdout.readline()
+            client.start()
+        for _ in clients:
+            counted.get(timeout=TIMEOUT_SECONDS)  # it sends
         for version in range(2, n_swaps + 2):
             publish(store, version)
             server.send_signal(signal.SIGHUP)  # it looks twice a second by itself
             begun = time.monotonic()
             wait_until_served(port, version)
             longest = max(longest, time.monotonic() - begun)
-        stop.touch()
-        counts: Counter[str] = Counter(swaps=n_swaps)
-        versions: set[int] = set()
-        for client in clients:
-            found = json.loads(client.communicate(timeout=TIMEOUT_SECONDS)[0])
-            counts.update(found["counts"])
-            versions.update(found["versions"])
+        stop.set()
+        for _ in clients:
+            found, seen = counted.get(timeout=TIMEOUT_SECONDS)
+            counts.update(found)
+            versions |= seen
     finally:
-        stop.touch()
+        stop.set()
         server.terminate()
         server.wait()
         for client in clients:
-            client.wait()
+            client.join()
     counts["versions"] = len(versions)
     counts["server status"] = server.returncode
     return counts, longest
@@ -142,12 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--swaps", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.client is not None:
-        run_client(arguments.client, arguments.stop)
-        return
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         counts, longest = run(arguments.swaps, arguments.workers, Path(folder))

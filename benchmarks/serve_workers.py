@@ -19,6 +19,7 @@ import random
 import selectors
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ from shared import start_service
 
 CONNECTIONS = 24
 MIN_RATIO = 1.6
+Server = tuple[subprocess.Popen, int]  # and its port
 
 
 class Measured(NamedTuple):
@@ -84,31 +86,26 @@ def cpu_seconds(pid: int) -> float:
     return own + sum(map(cpu_seconds, map(int, children)))
 
 
-class Server:
-    """A running service, and what it did."""
-
-    def __init__(self, folder: Path, workers: int) -> None:
-        self.process, self.port = start_service(folder, "--workers", workers)
-
-    def measure(self, requests: list[bytes], seconds: float) -> tuple[Measured, float]:
-        """Return what a client finds, and the cores that the service used."""
-        send_for(self.port, requests, 0.5)
-        before, begun = cpu_seconds(self.process.pid), time.monotonic()
-        found = send_for(self.port, requests, seconds)
-        return found, (cpu_seconds(self.process.pid) - before) / (time.monotonic() - begun)
+def measure(server: Server, requests: list[bytes], seconds: float) -> tuple[Measured, float]:
+    """Return what a client finds, and the cores that the service used."""
+    process, port = server
+    send_for(port, requests, 0.5)
+    before, begun = cpu_seconds(process.pid), time.monotonic()
+    found = send_for(port, requests, seconds)
+    return found, (cpu_seconds(process.pid) - before) / (time.monotonic() - begun)
 
 
 def compare(arguments: argparse.Namespace, folder: Path) -> bool:
     """Print the rates of one worker and of several; return whether they are as they should be."""
     store = make_store(folder / "store", False)
-    servers = {n: Server(store.folder, n) for n in (1, arguments.workers)}
+    servers = {n: start_service(store.folder, "--workers", n) for n in (1, arguments.workers)}
     rng, ratios, per_core, failed = random.Random(1), [], [], 0
     try:
         for _ in range(arguments.turns):
             rates = {}
             for n, server in servers.items():
-                requests = [request_bytes(server.port, arguments.listed, 0, rng) for _ in range(50)]
-                found, used = server.measure(requests, arguments.seconds)
+                requests = [request_bytes(arguments.listed, 0, rng) for _ in range(50)]
+                found, used = measure(server, requests, arguments.seconds)
                 others = found.others - used - found.client_share
                 print(
                     f"{n} worker(s): {found.rate:.0f} requests/s, {found.failed} failed; cores: "
@@ -118,9 +115,9 @@ def compare(arguments: argparse.Namespace, folder: Path) -> bool:
             ratios.append(rates[arguments.workers][0] / rates[1][0])
             per_core.append(rates[arguments.workers][1] / rates[1][1])
     finally:
-        for server in servers.values():
-            server.process.terminate()
-            server.process.wait()
+        for process, _ in servers.values():
+            process.terminate()
+            process.wait()
     ratio = statistics.median(ratios)
     print(
         f"{arguments.workers} workers answer {ratio:.2f} x the requests of one per second (median "

@@ -144,6 +144,7 @@ REFUSED = [
     (("--plan", "--control", FEW, "--lift", "10"), ["--lift 10: ", "below 100 %", "0.1 or 10%"]),
     (("--plan", "--control", FEW, "--lift", "1"), ["0.01 or 1%"]),
     (("--plan", "--control", FEW, "--lift", "150%"), ["--lift 1.5", "below 100 %"]),
+    (("--control", FEW, "--treatment", FEW), ["clicks, orders and revenue are missing"]),
     (("--plan",), ["--table", "--control"]),
     (("--plan", "--control", "emails=5", "--salt", "x"), ["--salt x", "--plan"]),
     (("--plan", "--control", "emails=5", "--planned", "9"), ["--planned 9", "--plan"]),

@@ -308,7 +308,7 @@ BAD = {
     "no slots": ((*RERANK, "--k", "0"), ["--k 0"]),
     "a setting of biases": ((*RERANK, "--set", "penalty=1"), ["--set penalty=1", "widen"]),
     "an unknown method": ((*FIT, "--method", "best"), ["--method best", "reranker"]),
-    "a reranker without history": ((*FIT, "--method", "auto"), ["history is missing"]),
+    "a reranker without history": ((*FIT, "--method", "auto"), ["--method auto: needs --history"]),
     "lists that are missing": ((*FIT, "--lists", "no.parquet"), ["no.parquet: no such file"]),
     "events without users": ((*RERANK, "--history", "counts.csv"), ["history", "'user_id'"]),
     "purchases without times": ((*RERANK, "--events", "bare.csv"), ["events", "'timestamp'"]),
@@ -319,7 +319,13 @@ BAD = {
     "a file for a model": ((*RANK, "--model", "log.parquet"), ["log.parquet"]),
     "a damaged model": ((*RANK, "--model", "damaged"), ["damaged", "checksum"]),
     "a damaged header": ((*RANK, "--model", "beheaded"), ["beheaded", "header.json"]),
-    "biases with events": ((*RANK, "--model", "bias"), ["history: only a Reranker"]),
+    "biases with events": ((*RANK, "--model", "bias"), ["--history log.parquet: needs a rer"]),
+    "biases at an instant": (
+        (*APPLY, "--model", "bias", "--as-of", NOW), [f"--as-of {NOW}: needs a reranker in"],
+    ),
+    "counts for a reranker": (
+        (*RERANK, "--history", "bare.csv"), ["'timestamp'", "use --method bias"],
+    ),
     "a reranker without events": ((*APPLY, "--model", "reranker"), ["reranker", "add --history"]),
     "no lists": ((*RANK, "--lists", "no.parquet"), ["no.parquet: no such file"]),
     "events without times": ((*RANK, "--history", "bare.csv"), ["'timestamp'"]),

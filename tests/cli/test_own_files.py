@@ -12,7 +12,6 @@ from pyarrow import csv
 
 import made_emails as made
 import trimtab as tt
-from dated_shop import DatedShop
 from s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 from shops import AS_OF, Shop
 from trimtab.store import Store
@@ -139,28 +138,6 @@ def test_refresh_from_s3(call, shop, tmp_path, monkeypatch):
         manifest = json.loads(succeed(run))
     assert manifest["lists_folder"].startswith(f"s3://{ACCESS_KEY}:***@shop/lists")
     assert SECRET_KEY not in json.dumps(manifest)
-
-
-def test_rerank_fit_and_apply(call, tmp_path, bytes_of):
-    made_shop = DatedShop(n_windows=1, n_users=400)
-    tables = {
-        "recs": made_shop.recs, "recent": made_shop.recent, "history": made_shop.history,
-        "log": made_shop.log,
-    }  # fmt: skip
-    for name, table in tables.items():
-        write(table, tmp_path / f"{name}.tsv.gz")
-    files = ("--lists", "recs.tsv.gz", *COLUMNS)
-    more = ("--events", "recent.tsv.gz", "--history", "history.tsv.gz", "--out", "saved")
-    succeed(call("fit", "--method", "reranker", *files, *more, cwd=tmp_path))
-    learned = tt.RerankLearner().fit(made_shop.recs, made_shop.recent, history=made_shop.history)
-    saved = tt.Reranker.load(tmp_path / "saved")
-    assert saved.has_zone
-    assert bytes_of(saved.bias.table()) == bytes_of(learned.bias.table())
-    out = ("--history", "log.tsv.gz", "--out", "top.parquet")
-    apply = ("apply", "--model", "saved", *files, *out)
-    succeed(call(*apply, cwd=tmp_path))
-    top = learned.apply(made_shop.recs, history=made_shop.log)
-    assert read_table(tmp_path / "top.parquet").equals(top)
 
 
 def test_backtest_by_options_and_by_a_plan(call, shop, tmp_path):

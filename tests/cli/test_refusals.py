@@ -30,6 +30,9 @@ REFUSALS = {
     "a step without a series": (
         (*BACKTEST, "--set", "every=3"), ["--set every=3: needs", "--first", "--last"],
     ),
+    "a method of refresh": ((*BACKTEST, "--method", "auto"), ["--method auto: must be one"]),
+    "a date after the log": (("backtest", "--date", "2030-01-01"), ["--date 2030-01-01: must be"]),
+    "an unknown file of boosts": (("export", "--model", "no", "--out", "b.txt"), [".csv or .sql"]),
     "an unknown engine": (("simulate", "--engine", "als"), ["--engine als", "markov"]),
     "columns of no log": (("simulate", "--columns", "user=a"), ["--columns user=a", "--events"]),
     "columns of no log in a backtest": (

@@ -95,7 +95,7 @@ def test_errors_are_one_sentence(folder, monkeypatch):
     early, gap = ("--date", "2026-01-06"), ("--set", "recent_days=1", "--events", "gap.parquet")
     series = ("--first", "2026-02-10", "--last", "2026-02-20")
     for arguments, message in (
-        ([*FLAGS, "--date", "2031-01-01"], "as_of=2031-01-01.*2026-01-05"),
+        ([*FLAGS, "--date", "2031-01-01"], "--date 2031-01-01.*2026-01-05"),
         ([*FLAGS, *early, *gap], "recent window, 2026-01-05 to 2026-01-05"),
         ([*FLAGS, *early], "no buyer of the recent window, 2026-01-03 to 2026-01-05"),
         ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*--tz"),

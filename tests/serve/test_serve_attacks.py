@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import socket
-import time
 from itertools import product
 
 import numpy as np
@@ -82,15 +81,6 @@ def test_endless_parts_of_a_request_close_the_connection(bounded):
         flood(bounded, start, repeated)
 
 
-def test_trailers_and_extensions_of_a_few_bytes_are_ignored(bounded):
-    body = json.dumps(request_of([1], [1.0])).encode()
-    chunk = b"%x;name=value\r\n%s\r\n0\r\nAuthorization: x\r\n\r\n" % (len(body), body)
-    with bounded.connect() as connection:
-        connection.sendall((RERANK_HEAD + CHUNKED + chunk) * 3)
-        connection.sendall(GET + b"Connection: close\r\n\r\n")
-        assert read_all(connection).count(b"HTTP/1.1 200 ") == 4
-
-
 def test_headers_are_limited_however_they_arrive(bounded):
     # What is between 64 and 128 KiB may pass: it depends on how much arrives at once.
     for n_bytes, status in ((50_000, b"200"), (250_000, b"431")):
@@ -105,18 +95,6 @@ def test_headers_are_limited_however_they_arrive(bounded):
         connection.sendall(HEALTH + GET + b"X: %s\r\n\r\n" % (b"y" * 80_000))
         answers = read_all(connection)
     assert answers.startswith(b"HTTP/1.1 200 ")
-
-
-def test_requests_in_a_row_are_all_answered_and_take_little_memory(bounded):
-    n = 4_000
-    with bounded.connect() as connection:
-        connection.sendall(HEALTH * n + GET + b"Connection: close\r\n\r\n")
-        assert read_all(connection).count(b"HTTP/1.1 200 ") == n + 1
-    body = json.dumps(request_of([1], [1.0])).encode()
-    post = RERANK_HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    with bounded.connect() as connection:
-        connection.sendall((post + HEALTH) * 500 + GET + b"Connection: close\r\n\r\n")
-        assert read_all(connection).count(b"HTTP/1.1 200 ") == 1_001
 
 
 def test_clients_that_wait_hold_no_place(bounded):
@@ -170,27 +148,6 @@ def test_clients_that_never_read_hold_no_place(attacked):
         assert attacked.count("trimtab_requests_now") == 1
         assert attacked.memory() - before < 130 * 2 * MEGABYTE + 30 * MEGABYTE
     assert attacked.rerank(request_of([1], [1.0]))["items"]
-
-
-def test_answers_that_nobody_reads_stop_the_next_requests(bounded):
-    block = HEALTH * (MEGABYTE // len(HEALTH))
-    with sleeper(address_of(bounded), b"") as connection:
-        connection.settimeout(2)
-        with pytest.raises((TimeoutError, ConnectionError)):
-            connection.sendall(block * 50)
-        assert bounded.rerank(request_of([1], [1.0]))["items"]
-
-
-def test_a_client_that_reads_slowly_gets_its_answers(attacked):
-    with attacked.connect() as connection:
-        connection.sendall(LARGE * 8 + GET + b"Connection: close\r\n\r\n")
-        received = bytearray()
-        while part := connection.recv(100_000):
-            received += part
-            if len(received) < 2 * MEGABYTE:
-                time.sleep(0.02)
-    assert received.count(b"HTTP/1.1 200 ") == 9
-    assert len(received) > 8 * 1.4 * MEGABYTE
 
 
 def test_clients_that_leave_are_no_errors_and_do_not_stop_the_end(large_store):

@@ -60,50 +60,6 @@ def test_any_list_is_ranked_like_apply(case):
     assert ranked(bias, asked) == applied(bias, asked)
 
 
-def random_request(rng: np.random.Generator, ids: list[Any], unlisted: str) -> dict[str, Any]:
-    listed = rng.choice(len(ids), size=rng.integers(0, 40), replace=False)
-    scores = rng.normal(size=len(listed)) * 10.0 ** rng.integers(-9, 9)
-    scores = np.round(scores, 2) if rng.random() < 0.3 else scores  # ties
-    asked = request_of(
-        [ids[place] for place in listed],
-        (abs(scores) if unlisted == "zero" else scores).tolist(),
-        k=int(rng.integers(1, 60)),
-    )
-    for name, least in (("exclude", 0), ("allowed", 1)):
-        if rng.random() < 0.3:
-            chosen = rng.choice(len(ids), size=rng.integers(least, 50))
-            asked[name] = [ids[place] for place in chosen]
-    if unlisted == "never" and rng.random() < 0.3:
-        asked["depth"] = int(rng.integers(1, 50))
-    return asked
-
-
-@pytest.mark.parametrize("kind", [int, str])
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("unlisted", UNLISTED)  # with "never", biases are for lists of 12
-def test_lists_and_batches_over_http_are_ranked_like_apply(reranking, kind, scale, unlisted):
-    rng = np.random.default_rng(5)
-    ids = sorted(kind(number) for number in rng.choice(10**9, 120, replace=False).tolist())
-    of_table = ids[::2]
-    bias = make_bias(
-        of_table, np.round(rng.normal(size=60), rng.integers(1, 9)), rng.random(60) < 0.1, scale,
-        unlisted, 12 if unlisted == "never" else None,
-    )  # fmt: skip
-    number = reranking.serve(bias)
-    asked = [random_request(rng, ids, unlisted) for _ in range(40)]
-    answers = [reranking.server.rerank(one) for one in asked]
-    assert {answer["version"] for answer in answers} == {number}
-    assert [answer["items"] for answer in answers] == [applied(bias, one) for one in asked]
-    batch = reranking.server.client.post("/rerank/batch", json={"lists": asked}).json()
-    assert batch["version"] == number
-    unknown = [sum(i["item_id"] not in of_table for i in one["items"]) for one in asked]
-    assert max(unknown) > 0
-    assert [answer["unknown_items"] for answer in answers] == unknown
-    assert batch["lists"] == [
-        {"items": answer["items"], "unknown_items": answer["unknown_items"]} for answer in answers
-    ]
-
-
 def test_items_that_the_version_does_not_know_are_counted(ab_testing):
     """In answers and in /metrics, whatever the bucket; they keep the engine's score."""
     before = ab_testing.count("trimtab_unknown_items_total")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from services import ADMIN_TOKEN, ask_until, make_bias, publish, request_of, running, wait_for
+from services import ADMIN_TOKEN, make_bias, publish, request_of, running, wait_for
 from trimtab.errors import StoreError
 from trimtab.serve import Settings, make_app
 from trimtab.serve import watcher as watching_module
@@ -24,7 +23,6 @@ from trimtab.store.versions import POINTER, Store
 
 pytestmark = pytest.mark.xdist_group("serve-versions")
 ITEMS = 50
-SWAPS = 25
 
 
 def numbered(version: int):
@@ -42,28 +40,6 @@ def watching(tmp_path_factory):
     publish(store, numbered(1))
     with running(store, TRIMTAB_ADMIN_TOKEN=ADMIN_TOKEN) as server:
         yield server, store
-
-
-def test_no_request_fails_or_mixes_versions_while_they_change(watching):
-    server, store = watching
-    stopping, first, swaps = threading.Event(), served(server), count_swaps(server)
-    with ThreadPoolExecutor(1) as pool:
-        load = pool.submit(ask_until, stopping, server.url)
-        try:
-            for version in range(first + 1, first + 1 + SWAPS):
-                assert publish(store, numbered(version)) == version
-                wait_for(lambda wanted=version: served(server) == wanted)
-        finally:
-            stopping.set()
-        n_lists, versions = load.result()
-    assert count_swaps(server) - swaps == SWAPS
-    assert n_lists > SWAPS
-    assert versions == sorted(versions)
-    assert len(versions) > SWAPS / 2
-
-
-def count_swaps(server) -> float:
-    return server.count("trimtab_version_swaps_total")
 
 
 def publish_damaged(store: Store, name: str, content: bytes) -> Callable[[], object]:

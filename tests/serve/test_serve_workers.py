@@ -18,7 +18,6 @@ from services import (
     make_bias,
     publish,
     refused_port,
-    refused_start,
     request_of,
     running,
     wait_for,
@@ -152,12 +151,7 @@ def test_workers_end_with_their_parent_and_write_all(shared, exposures):
     assert sorted(user for user in users if user >= 1_000) == list(range(1_000, 1_020))
 
 
-def test_a_refused_start_prints_one_sentence(store, tmp_path, monkeypatch):
-    status, errors = refused_start(tmp_path / "none", "--workers", 2)
-    assert (status, errors.count("\n")) == (2, 1)
-    assert str(tmp_path / "none") in errors
-    with pytest.raises(SettingError, match="workers=0"):
-        Settings(workers=0)
+def test_other_systems_have_one_worker(store, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(SettingError, match="workers=2: only Linux"):
         run(store, Settings(port=0, workers=2))

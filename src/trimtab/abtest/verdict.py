@@ -349,8 +349,6 @@ def analyse_counts(
     """
     require_scipy()
     settings, rows = settings or Settings(), read_totals(control, treatment)
-    if not rows.metrics:
-        raise DataError("only emails are given; give opens, clicks or orders as well")
     return _judge_all(rows, settings, LABELS, [1 - settings.share, settings.share])
 
 
@@ -358,6 +356,8 @@ def _judge_all(
     rows: Rows, settings: Settings, labels: Sequence[str], shares: Sequence[float]
 ) -> Verdicts:
     """Return the verdicts on all treatments."""
+    if all(metric.family == GUARDRAIL for metric in rows.metrics):
+        raise DataError("clicks, orders and revenue are missing; give one of them to compare")
     sizes = rows.counts(len(labels))
     buckets = [Bucket(*own) for own in zip(labels, sizes, shares, strict=True)]
     dates = [rows.date_names[0], rows.date_names[-1]] if rows.date_names else []

@@ -23,7 +23,7 @@ from trimtab.cli.options import (
     require_page_name,
 )
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import print_json, print_numbers, say, say_page
+from trimtab.cli.printing import print_json, print_numbers, say, write_page
 from trimtab.errors import SettingError
 from trimtab.tables.columns import ColumnMap
 from trimtab.tables.files import read_tables
@@ -132,16 +132,11 @@ def _parse_totals(text: str) -> dict[str, float]:
 
 def _write(found: Verdicts, out: str | None, as_json: bool) -> None:
     """Write the page, and print the verdicts; exit with a status of its own on a wrong split."""
-    if out is not None:
-        from trimtab.report import write_verdict
-
-        write_verdict(found, Path(out))
     if as_json:
         print_json(found.to_dict())
     else:
         print_verdicts(found)
-        if out is not None:
-            say_page(Path(out))
+    write_page("verdict", found, None if out is None else Path(out), quiet=as_json)
     if found.sample_ratio.alarm:
         raise typer.Exit(WRONG_SPLIT)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from trimtab.cli.printing import (
     progress_bar,
     say,
     say_about,
-    say_page,
+    write_page,
 )
 from trimtab.cli.published import print_version
 from trimtab.daily import Month, Refresh, Simulation
@@ -147,24 +146,15 @@ def _replay(simulation: Simulation, out: Path, report: bool) -> None:
     steps = simulation.n_steps  # refuses a log that is too short before anything is printed
     say(f"{simulation.log}")
     say_about("weighted", WEIGHT in simulation.log.events.column_names)
-    write = partial(_write_page, out, report)
+    page = out / PAGE if report else None
     with (
-        page_if_stopped(lambda: Month.load(out), "mornings", write), progress_bar(steps) as step,
-    ):  # fmt: skip
+        page_if_stopped(lambda: Month.load(out), "mornings", "month", page),
+        progress_bar(steps) as step,
+    ):
         month = simulation.run(out, step, step.done)
     from trimtab.report.month_page import summarize
 
     for sentence in summarize(month):
         say(sentence)
     say(f"all days in {out / 'days.parquet'}")
-    write(month)
-
-
-def _write_page(out: Path, report: bool, month: Month) -> None:
-    """Write the page if asked."""
-    if not report:
-        return
-    from trimtab.report import write_month
-
-    write_month(month, out / PAGE)
-    say_page(out / PAGE)
+    write_page("month", month, page)

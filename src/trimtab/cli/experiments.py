@@ -6,15 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trimtab.checks import require_choice
 from trimtab.cli import options
 from trimtab.cli.options import refuse_without, require_output
 from trimtab.cli.options_from import options_from
-from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_about, say_page
+from trimtab.cli.printing import console, page_if_stopped, progress_bar, say, say_about, write_page
 from trimtab.daily import Refresh
 from trimtab.errors import SettingError
 from trimtab.replay import plan as plans
 from trimtab.replay.outcome import open_lists
 from trimtab.replay.results import load_results
+from trimtab.replay.rivals import KINDS
+from trimtab.replay.windows import split_log
 from trimtab.tables.columns import WEIGHT, ColumnMap
 from trimtab.tables.log import Log
 
@@ -26,7 +29,9 @@ DEMO: dict[str, Any] = {
     "training_windows": [7, 30, 91, 182],
 }
 _SETTINGS = ("every", "n_listed", "recent_days", "windows", "n_draws", "seed")
+_PAGE = "report.html"
 _BIAS = {"bias": "default"}  # the daily job's name of a method, and that of results
+_METHODS = ("bias", *KINDS)
 
 
 @options_from()
@@ -34,21 +39,17 @@ def demo(out: str = "trimtab-demo") -> None:
     """Run the paper's experiments on a gift shop's year of sales."""
     folder = Path(out)
     from trimtab.replay.judge import run_backtest, total_steps
-    from trimtab.report import write_report
     from trimtab.report.console import print_summary
 
     require_output(folder, page=True)
     log = plans.open_log({})
-    say(f"{log}")
     plan = plans.make_plan(DEMO, log)
-    page = folder / "report.html"
-    with progress_bar(total_steps(plan) + 1) as step:
+    say(f"{log}")
+    with progress_bar(total_steps(plan)) as step:
         results = run_backtest(plan, log, folder, step, step.done)
-        step("report")
-        write_report(results, page, all_tables=True)
     print_summary(results, console)
     say(f"tables in {folder}")
-    say_page(page)
+    write_page("report", results, folder / _PAGE, all_tables=True)
 
 
 @options_from((Refresh, "query tz items"), arguments="plan", settings=_SETTINGS)
@@ -85,6 +86,8 @@ def backtest(
     from trimtab.replay.judge import run_backtest, total_steps
     from trimtab.report.console import print_summary
 
+    for name in () if plan is not None else method or ():  # a plan may name more
+        require_choice("method", name, _METHODS)
     given = {
         "log": events, "lists": lists, **source, "columns": ColumnMap.parse(columns).own or None,
         "dates": date, "first": first, "last": last, "engines": engine, "metrics": metric, "k": k,
@@ -97,13 +100,16 @@ def backtest(
     folder = Path(out)
     require_output(folder, page=report)
     opened, made = _open_plan(settings)
-    write = partial(_write_page, folder / "report.html", report)
+    page = folder / _PAGE if report else None
     load = partial(load_results, folder)
-    with page_if_stopped(load, "are finished", write), progress_bar(total_steps(made)) as step:
+    with (
+        page_if_stopped(load, "are finished", "report", page),
+        progress_bar(total_steps(made)) as step,
+    ):
         results = run_backtest(made, opened, folder, step, step.done)
     print_summary(results, console)
     say(f"{results.table('results').num_rows} results in {folder / 'results.parquet'}")
-    write(results)
+    write_page("report", results, page)
 
 
 def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
@@ -111,15 +117,18 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
     if "lists" not in settings:
         refuse_without("--lists", query=settings.get("query"))
         log = plans.open_log(settings)
+        plan = plans.make_plan(settings, log)
+        for day in (min(plan.dates), max(plan.dates)):  # refused before anything is printed
+            split_log(log, day, plan.recent_days, plan.test_days)
         say(f"{log}")
-        return log, plans.make_plan(settings, log)
+        return log, plan
     if "log" not in settings:
         raise SettingError(f"--lists {settings['lists']}: needs --events, the purchases; add it")
     given = {name: settings.get(name) for name in ("query", "tz", "items", "columns")}
     folder = open_lists(settings["lists"], settings["log"], **given)
+    plan = plans.plan_lists(settings, folder)
     say(f"{folder.log}")
     say_about("weighted", WEIGHT in folder.log.events.column_names)
-    plan = plans.plan_lists(settings, folder)
     say_about("judged_on", folder.name, plan.dates, plan.test_days)
     return folder.log, plan
 
@@ -140,15 +149,7 @@ def report(results: str, tables: bool = False) -> None:
         from trimtab.report.console import print_tables
 
         print_tables(loaded, console)
-    _write_page(folder / "report.html", True, loaded)
-
-
-def _write_page(page: Path, wanted: bool, results: Any) -> None:
-    if wanted:
-        from trimtab.report import write_report
-
-        write_report(results, page)
-        say_page(page)
+    write_page("report", loaded, folder / _PAGE)
 
 
 def _merge_settings(plan: str | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from trimtab import parquet
 from trimtab.checks import DUPLICATES, require_choice
-from trimtab.cli.options import parse_settings, refuse_overwriting, settings_of
+from trimtab.cli.options import open_tables, parse_settings, refuse_overwriting, settings_of
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import print_json, print_table, say, say_about
-from trimtab.cli.tables import open_tables
 from trimtab.daily.method_choice import AUTO, BIAS, METHODS, RERANKER, learn_best
+from trimtab.errors import SettingError
 from trimtab.learn import BiasLearner, RerankLearner
 from trimtab.models import ItemBias, Reranker
 from trimtab.models.model import WHOLE, forecast_at, require_strength
@@ -47,13 +47,15 @@ def fit(
     require_choice("method", method, (*METHODS, PAPER))
     learner = make_learner(method, setting, shared)
     require_strength(strength)
+    if isinstance(learner, RerankLearner) and history is None:
+        raise SettingError(f"--method {method}: needs --history, the earlier purchases; add it")
     own = ColumnMap.parse(columns)
     folder = Path(out)
     require_writable_folder(folder)
     refuse_overwriting(folder, lists=lists, events=events, history=history, items=items)
     needed = (USER, ITEM, SCORE, *([TIMESTAMP] if isinstance(learner, RerankLearner) else []))
-    tables = open_tables(lists, events, history, items, columns=own, needed=needed)
-    recs, recent, past, categories = tables.given
+    given, names = open_tables(lists, events, history, items, columns=own, needed=needed)
+    recs, recent, past, categories = given
     model: Any = parquet.fit(
         learner, recs, recent, history=past, items=categories, duplicates=duplicates, columns=own
     )
@@ -64,7 +66,7 @@ def fit(
     if as_json:
         print_json(_describe(model))
         return
-    say_about("weighted", WEIGHT in tables.columns[1])
+    say_about("weighted", WEIGHT in names[1])
     if choice is not None:
         say(f"method {used}: {choice.why}")
     _print_model(model)

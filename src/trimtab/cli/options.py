@@ -1,24 +1,27 @@
-"""Options that several commands share, and the checks they need."""
+"""Options that several commands share, the checks they need, and the tables they name."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
 from trimtab.errors import SettingError
-from trimtab.tables.files import is_csv, require_writable_folder
+from trimtab.tables.columns import ITEM, SCORE, USER, ColumnMap
+from trimtab.tables.files import is_csv, match_id_types, read_table, require_writable_folder
 from trimtab.tables.places import as_place
+from trimtab.tables.rows import ParquetRows
 
 
-def defaults_of(function: Callable[..., Any]) -> SimpleNamespace:
-    """Return the defaults of a function's parameters, by name."""
-    parameters = inspect.signature(function).parameters.values()
-    return SimpleNamespace(**{p.name: p.default for p in parameters if p.default is not p.empty})
+def changed(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return what was given of a function's parameters, other than their defaults."""
+    known = inspect.signature(function).parameters
+    return {name: own for name, own in given.items() if own != known[name].default}
 
 
 # What the options of several commands say, where a command does not describe its own.
@@ -55,9 +58,13 @@ def refuse_with(other: str, **options: Any) -> None:
 
 
 def _given(options: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the options that were given; the first value of a repeated one."""
-    given = {name: value for name, value in options.items() if value not in (None, [])}
-    return [(n, value[0] if isinstance(value, list) else value) for n, value in given.items()]
+    """Return the options that were given, as they are typed; the first value of a repeated one."""
+    found = []
+    for name, value in options.items():
+        if value not in (None, []):
+            typed = name if name.startswith("set ") else name.replace("_", "-")
+            found.append((typed, value[0] if isinstance(value, list) else value))
+    return found
 
 
 def refuse_overwriting(out: Path, **inputs: str | Path | None) -> None:
@@ -116,3 +123,35 @@ def require_output(folder: Path, page: bool) -> None:
         from trimtab.report import require_libraries
 
         require_libraries()
+
+
+def open_tables(
+    *paths: str | None, columns: ColumnMap, text: Collection[str] = (),
+    needed: Collection[str] = (USER, ITEM, SCORE),
+) -> tuple[list[Any], list[list[str]]]:  # fmt: skip
+    """Return tables with matching types of ids, and the names of the columns of each.
+
+    Parquet files stay where they are, as their paths; CSV files are read.
+
+    Args:
+        paths: files, folders or addresses.
+        columns: the names that columns have in the files.
+        text: columns of ids that are text.
+        needed: columns whose absence is an error later.
+    """
+    found = [None if path is None else _look_into(path, columns) for path in paths]
+    columns.warn_of_unused(found, but=needed)
+    from_csv = [path is not None and is_csv(path) for path in paths]
+    matched = match_id_types(found, from_csv, text)
+    given = [
+        table if is_read else path
+        for path, table, is_read in zip(paths, matched, from_csv, strict=True)
+    ]
+    return given, [[] if own is None else own.column_names for own in found]
+
+
+def _look_into(path: str, columns: ColumnMap) -> pa.Table:
+    """Return a CSV file as a table, and a Parquet file as one without rows."""
+    if is_csv(path):
+        return read_table(path, columns=columns)
+    return ParquetRows(path, columns=columns).schema.empty_table()

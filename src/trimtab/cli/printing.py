@@ -41,21 +41,32 @@ def say(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def say_page(page: Path) -> None:
-    """Print the address of a page that was written, to open it from a terminal."""
-    say(f"page: {page.resolve().as_uri()}")
+def write_page(
+    kind: str, results: Any, page: Path | None, quiet: bool = False, **options: Any
+) -> None:
+    """Write a page, unless it is None, and print its address, to open it from a terminal.
+
+    `kind` is that of a function of `trimtab.report`: report, month or verdict.
+    """
+    from trimtab import report
+
+    if page is not None:
+        getattr(report, f"write_{kind}")(results, page, **options)
+        if not quiet:
+            say(f"page: {page.resolve().as_uri()}")
 
 
 @contextlib.contextmanager
 def page_if_stopped(
-    load: Callable[[], Any], of: str, write: Callable[[Any], None]
+    load: Callable[[], Any], of: str, kind: str, page: Path | None
 ) -> Iterator[None]:
     """Write a page of what is finished if the work stops before its end.
 
     Args:
         load: returns the results, or raises if nothing is finished.
         of: what is counted, after the numbers.
-        write: writes the page.
+        kind: as for `write_page`.
+        page: as for `write_page`.
     """
     try:
         yield
@@ -64,7 +75,7 @@ def page_if_stopped(
             results = load()
             if INCOMPLETE in results.about:
                 say("incomplete: {done} of {total} ".format(**results.about[INCOMPLETE]) + of)
-                write(results)
+                write_page(kind, results, page)
         raise
 
 

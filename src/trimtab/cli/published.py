@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.checks import require_whole
-from trimtab.cli.options import defaults_of, refuse_without
+from trimtab.cli.options import changed, refuse_without
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import (
     percent,
@@ -21,14 +21,13 @@ from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, TOP
 from trimtab.tables.columns import ColumnMap
 
-_TEST_DAYS = defaults_of(realised_lifts).test_days
 _REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
 
 
-@options_from((realised_lifts, "test_days"))
+@options_from((realised_lifts, "lists query tz test_days"))
 def history(
-    store: str, events: str | None = None, lists: str | None = None, query: str | None = None,
-    tz: str | None = None, columns: str | None = None, as_json: bool = False, *, test_days: int,
+    store: str, events: str | None = None, columns: str | None = None, as_json: bool = False,
+    **judging: Any,
 ) -> None:  # fmt: skip
     """List the versions of a store and show which one is served.
 
@@ -36,9 +35,6 @@ def history(
 
     Options:
         events: Purchases, to compare each forecast with the lift that came.
-        lists: Folder of lists; by default the one each version was made from.
-        query: SQL query, if --events is a database.
-        tz: Time zone of the shop; by default that of the versions.
     """
     opened = Store(store)
     current = opened.serving()
@@ -46,14 +42,9 @@ def history(
     damaged = sorted(set(opened.numbers()) - set(rows))
     judged: list[RealisedLift] = []
     if events is None:
-        days = None if test_days == _TEST_DAYS else test_days
-        others = {"query": query, "tz": tz, "test-days": days, "columns": columns}
-        refuse_without("--events", lists=lists, **others)
+        refuse_without("--events", **changed(realised_lifts, judging), columns=columns)
     else:
-        judged = realised_lifts(
-            opened, events, lists=lists, query=query, tz=tz, test_days=test_days,
-            columns=ColumnMap.parse(columns),
-        )  # fmt: skip
+        judged = realised_lifts(opened, events, columns=ColumnMap.parse(columns), **judging)
     if as_json:
         came = {own.version: _realised_fields(own) for own in judged}
         every = {n: rows.get(n, {"number": n}) for n in sorted([*rows, *damaged])}

@@ -19,12 +19,10 @@ from trimtab.checks import DUPLICATES
 from trimtab.cli import options
 from trimtab.cli.options_from import options_from
 from trimtab.cli.printing import print_json, print_table, say, say_about, say_formulas
-from trimtab.cli.tables import open_tables
 from trimtab.errors import SettingError, warn
 from trimtab.metrics.evaluation import evaluate as evaluate_frames
 from trimtab.metrics.intervals import LEVEL
 from trimtab.models import ItemBias, load
-from trimtab.models.exports import require_ending
 from trimtab.models.model import WHOLE, text_columns
 from trimtab.store import Store
 from trimtab.tables.columns import (
@@ -96,14 +94,15 @@ def apply(
         options.refuse_without("--salt", share=share)
     treated = Experiment.share if share is None else share
     loaded: Any = load(model).with_strength(strength)
-    loaded.refuse_unused(history, as_of)
-    if loaded.needs_events and history is None:
+    if not loaded.needs_events:
+        options.refuse_without("a reranker in --model", history=history, as_of=as_of, tz=tz)
+    elif history is None:
         raise SettingError(f"--model {model}: a reranker needs purchases; add --history")
-    tables = open_tables(
+    tables, _ = options.open_tables(
         lists, history, exclude, allowed, text=text_columns(loaded.item_bias), columns=own,
         needed=(USER, ITEM, SCORE, TIMESTAMP),
     )  # fmt: skip
-    recs, past, given["exclude"], given["allowed"] = tables.given
+    recs, past, given["exclude"], given["allowed"] = tables
     known = {"history": past, "as_of": as_of if tz is None else _read_instant(as_of, tz), "tz": tz}
     is_simple = salt is None and not is_csv(path)
 
@@ -167,9 +166,8 @@ def export(
     path = Path(out)
     is_query = path.suffix.lower() == _SQL
     if not is_query:
-        require_ending(path)
-        default = vars(options.defaults_of(ItemBias.sql))
-        changed = {name: own for name, own in tables.items() if own != default[name]}
+        require_suffix(path, (".jsonl", ".csv", _SQL))
+        changed = options.changed(ItemBias.sql, tables)
         options.refuse_without("--out QUERY.sql", columns=columns, **changed)
     require_writable_folder(path.parent)
     options.refuse_escape(escape, path)
@@ -217,8 +215,7 @@ def evaluate(
         weight: Column of --events that hits count by, like revenue or margin.
     """
     own = ColumnMap.parse(columns)
-    tables = open_tables(lists, events, baseline, columns=own)
-    listed, bought, others = tables.given
+    (listed, bought, others), _ = options.open_tables(lists, events, baseline, columns=own)
     by = None if weight is None else own.name_of(weight)
     figures = parquet.evaluate(listed, bought, k, weight=by, baseline=others, columns=own)
     if as_json:

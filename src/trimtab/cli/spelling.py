@@ -25,6 +25,7 @@ NEW_COMMANDS = {
     "sql": "export --out QUERY.sql",
 }
 _SETTING = r"(?<![-\w.?&])(?<!--set )(learner\.)?([a-z_]+)=(\[[^\]]*\]|'[^']*'|[^\s,;:'\"]*)"
+_OTHER_NAMES = {"as_of": "date", "metrics": "metric"}  # those of settings that options fill
 _TABLES = {"recs": "lists", "topk": "lists", "recent": "events", "truth": "events"}
 
 
@@ -43,6 +44,7 @@ def refuse_old(words: Sequence[str], command: Any) -> None:
 def as_typed(message: str, command: Any) -> str:
     """Return a message with options, where it speaks of settings as Python does."""
     named = {parameter.name: parameter.opts[0] for parameter in command.params}
+    named = {own: named[to] for own, to in _OTHER_NAMES.items() if to in named} | named
     named.pop("name", None)  # messages say name=value of any pair
     others = set(getattr(command.callback, "settings", ()))
 
@@ -53,7 +55,7 @@ def as_typed(message: str, command: Any) -> str:
             return f"{named[name]} {value}".removesuffix(" True").rstrip()
         return f"--set {name}={value}" if name in others else found[0]
 
-    typed = re.sub(_SETTING, write, message)
+    typed = re.sub(_SETTING, write, message).replace("use BiasLearner", "use --method bias")
     tables = "|".join(_TABLES)
     return re.sub(
         rf"(?:(?<=\bin )|(?<=\bof )|^)({tables})(?=[;,)]| (?:has|holds|is|but|and)\b|$)",

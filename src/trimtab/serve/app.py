@@ -16,13 +16,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from trimtab.abtest.buckets import CONTROL
 from trimtab.serve import counters, wire
-from trimtab.serve.access import CHALLENGES, check_host, check_token
 from trimtab.serve.exposures import ExposureLog
-from trimtab.serve.routes import ROUTES, Access, access_to, make_document, route
+from trimtab.serve.routes import ROUTES, Access, check_access, make_document, route
 from trimtab.serve.settings import LIMITS, REQUEST_SECONDS, Settings
 from trimtab.serve.watcher import ServedVersion, StoreWatcher
 from trimtab.serve.wire import DOCUMENT, Ranked, RefusalError, RerankRequest, json_response, shorten
@@ -97,20 +96,19 @@ class Service:
         """Answer a request, and count it; unknown paths share one label, so labels are bounded."""
         if scope["type"] != "http":
             return
-        path, begun, body = _route_path(scope), time.perf_counter(), _Body(receive)
+        path, begun, request = _route_path(scope), time.perf_counter(), Request(scope, receive)
         try:
-            response = await self._handle(Request(scope, body.receive), path)
+            response = await self._handle(request, path)
         except RefusalError as refusal:
-            await body.discard()
+            await _discard(request)
             response = refusal.response()
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_GONE)
         except Exception as error:
             log.error("a request failed", exc_info=error)
-            response = RefusalError(
-                500, "the service failed: see its log for the reason"
-            ).response()
-        response.raw_headers += [*(CHALLENGES if response.status_code == 401 else ()), _NO_SNIFFING]
+            failure = RefusalError(500, "the service failed: see its log for the reason")
+            response = failure.response()
+        response.raw_headers.append(_NO_SNIFFING)
         label = path if path in ROUTES else "other"
         counters.requests.labels(label, str(response.status_code)).inc()
         counters.seconds.labels(label).observe(time.perf_counter() - begun)
@@ -118,9 +116,7 @@ class Service:
 
     async def _handle(self, request: Request, path: str) -> Response:
         """Return the answer of the route's handler, after all checks."""
-        access, found = access_to(path), ROUTES.get(path)
-        check_host(request.scope, self.settings.token is None)
-        check_token(request.scope, access, self.settings)
+        access, found = check_access(request, path, self.settings), ROUTES.get(path)
         see = f"see {DOCUMENT} for the routes"
         shown = shorten(request.scope["path"]).strip("'")
         if found is None:
@@ -163,45 +159,35 @@ class Service:
 
     @contextlib.contextmanager
     def _place(self, access: Access) -> Iterator[None]:
-        """Give a request a place until its answer is ready to be sent; refuse it if there is none.
-
-        A request whose body is still arriving has no place.
-        """
+        """Give a request, once its body is here, a place until its answer is ready to be sent."""
         if access is not Access.OPEN and self._n_active >= LIMITS["max_requests"]:
             raise RefusalError(
                 503, f"{self._n_active} requests at once: the limit is {LIMITS['max_requests']}; "
                 f"try again", {"Retry-After": "1"},
             )  # fmt: skip
         self._n_active += 1
-        counters.requests_now.inc()
         try:
-            yield
+            with counters.requests_now.track_inprogress():
+                yield
         finally:
             self._n_active -= 1
-            counters.requests_now.dec()
-
-    def _turn(self, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait for the turn of a request: large ones take turns, in steps.
-
-        Everything is ranked in the event loop: threads would wait for the interpreter's lock.
-        """
-        return self._large if len(body) >= _LARGE else contextlib.nullcontext()
 
     # Routes -------------------------------------------------------------------------------------
 
     @route("POST", "/rerank", wire.RerankAnswer, RerankRequest)
     async def rerank(self, body: bytes) -> Response:
         """Re-rank one list."""
-        async with self._turn(body):
-            asked, served = wire.decode(body, _LIST), self.watcher.served()
-            ranked = self.rank(served, asked)
+        asked, served = wire.decode(body, _LIST), self.watcher.served()
+        ranked = self.rank(served, asked)
         self._record(served, [asked], [ranked])
         return json_response(wire.RerankAnswer(served.number, *msgspec.structs.astuple(ranked)))
 
     @route("POST", "/rerank/batch", wire.BatchAnswer, wire.BatchRequest)
     async def rerank_batch(self, body: bytes) -> Response:
         """Re-rank several lists with one version."""
-        async with self._turn(body):
+        # Large batches take turns, in steps. All is ranked in the event loop: threads would wait
+        # for the interpreter's lock.
+        async with self._large if len(body) >= _LARGE else contextlib.nullcontext():
             lists, served = wire.decode(body, _BATCH).lists, self.watcher.served()
             total, limit = sum(asked.k for asked in lists), LIMITS["max_batch_slots"]
             if total > limit:
@@ -282,29 +268,19 @@ class Service:
                 )
 
 
-class _Body:
-    """The body of a request; what is left of one that is refused is read and thrown away.
+async def _discard(request: Request) -> None:
+    """Read what is left of the body of a refused request, but not for long and not much.
 
     A client that is still sending when the connection is closed may not see the answer.
     """
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._is_over = False
-
-    async def receive(self) -> Message:
-        """Return the next message."""
-        message = await self._receive()
-        self._is_over = message["type"] != "http.request" or not message.get("more_body")
-        return message
-
-    async def discard(self) -> None:
-        """Read on until the end, but not for long and not much."""
-        n_bytes = 0
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DISCARD_SECONDS):
-                while not self._is_over and n_bytes < 2 * LIMITS["max_body"]:
-                    n_bytes += len((await self.receive()).get("body", b""))
+    n_bytes = 0
+    # RuntimeError: nothing is left
+    with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):
+        async with asyncio.timeout(_DISCARD_SECONDS):
+            async for part in request.stream():
+                n_bytes += len(part)
+                if n_bytes >= 2 * LIMITS["max_body"]:
+                    break
 
 
 def _check_headers(request: Request) -> None:

@@ -55,18 +55,14 @@ class ExposureLog:
             target=self._write_until_stopped, name="trimtab-exposures", daemon=True
         )
 
-    def make_folder(self) -> None:
-        """Make the folder.
+    def start(self) -> None:
+        """Make the folder, and start the thread that writes.
 
         Raises:
-            StoreError: if it cannot be made or written to.
+            StoreError: if the folder cannot be made or written to.
         """
         require_writable_folder(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-
-    def start(self) -> None:
-        """Make the folder, and start the thread that writes."""
-        self.make_folder()
         self._thread.start()
 
     def stop(self) -> None:

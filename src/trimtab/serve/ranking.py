@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from trimtab.arrays import TRENDING, Codes, Flags, Ints, Lists, Sets
+from trimtab.arrays import TRENDING, Codes, Ints, Lists, Sets
 from trimtab.errors import SettingError, StoreError
 from trimtab.models import ItemBias, Reranker
 from trimtab.models.list_ranking import choose_depth, rank_on_scale
@@ -126,9 +126,11 @@ class Ranker:
             )
         if self.unlisted == "zero":
             _check_for_unlisted(asked)
-        self._check_ids("exclude", asked.exclude or [])
-        self._check_ids("allowed", asked.allowed or [])
-        self._check_ids("recent", [entry.item_id for entry in asked.recent or []])
+        recent = [entry.item_id for entry in asked.recent or []]
+        for name, others in (
+            ("exclude", asked.exclude), ("allowed", asked.allowed), ("recent", recent),
+        ):  # fmt: skip
+            self._check_ids(name, others or [])
         return self._read_times(asked)
 
     def _check_ids(self, name: str, ids: list[Any]) -> None:
@@ -146,12 +148,18 @@ class Ranker:
 
         Where times have no time zone, the clock is not used: all entries are then in days.
         """
-        has_zone = None if self.reranker is None else self.reranker.has_zone
-        learned_until = 0 if self.reranker is None else self.reranker.learned_until
+        has_zone, learned_until = None, 0  # without a reranker, any time will do
+        if self.reranker is not None:
+            has_zone, learned_until = self.reranker.has_zone, self.reranker.learned_until
         if isinstance(asked.as_of, UnsetType):
             instant = max(time.time_ns() // 1000 if has_zone else 0, learned_until)
+        elif has_zone is None or len(asked.as_of) > _MAX_TIME_LENGTH:
+            instant = _parse_time("as_of", asked.as_of, None)
         else:
-            instant = _read_as_of(asked.as_of, has_zone, learned_until)
+            try:
+                instant = choose_instant(asked.as_of, _NO_TIMES, learned_until, has_zone)
+            except SettingError as error:
+                raise RefusalError(422, str(error)) from None
         times = []
         for place, entry in enumerate(asked.recent or []):
             try:
@@ -207,49 +215,35 @@ class Ranker:
         lists = Lists(np.array([0, len(listed)], np.int64), _codes(listed, code_of), scores)
         try:
             with np.errstate(over="raise", invalid="raise"):
-                if recent and self.reranker is not None:
-                    purchases = _sum_up(recent, code_of, days)
-                    top = self._rank_by_reranker(self.reranker, asked, lists, code_of, purchases)
-                else:
-                    top = self._rank_by_biases(asked, lists, code_of)
+                top = self._rank_lists(asked, lists, code_of, recent, days)
         except FloatingPointError:
             raise RefusalError(422, SCORE_TOO_LARGE) from None
         if not np.isfinite(top.scores).all():
             raise RefusalError(422, SCORE_TOO_LARGE)
         return list(map(Item, map(ids.__getitem__, top.items.tolist()), top.scores.tolist()))
 
-    def _rank_by_biases(self, asked: RerankRequest, lists: Lists, code_of: dict[Any, int]) -> Lists:
-        rows = self.lookup.find(code_of)
-        return rank_on_scale(
-            lists, self.scale, self.learned_k, asked.k, self._bias[rows],
-            self._find_excluded(asked, rows, code_of), self._depth(asked),
-            _hide(asked, code_of), self.unlisted == "zero",
-        )  # fmt: skip
-
-    def _rank_by_reranker(
-        self, reranker: Reranker, asked: RerankRequest, lists: Lists, code_of: dict[Any, int],
-        bought: Purchases,
+    def _rank_lists(
+        self, asked: RerankRequest, lists: Lists, code_of: dict[Any, int],
+        recent: list[RecentItem] | None, days: Ints,
     ) -> Lists:  # fmt: skip
-        rows = self.lookup.find(code_of)
-        excluded = self._find_excluded(asked, rows, code_of)
-        items = RankedItems(
-            self._bias[rows], self._item_part[rows], excluded,
-            reranker.may_add(lists.items, excluded), _codes(self._trending, code_of),
-        )  # fmt: skip
-        return reranker.rank_units(
-            items, lists, _THE_USER, bought, _hide(asked, code_of), asked.k, self._depth(asked)
-        )
-
-    def _depth(self, asked: RerankRequest) -> int | None:
-        return None if isinstance(asked.depth, str) else asked.depth or self.depth
-
-    def _find_excluded(self, asked: RerankRequest, rows: Ints, ids: Collection[Any]) -> Flags:
-        """Return which items must not be shown, by the version or by the request."""
-        excluded = self._excluded[rows]
+        """Return the top k of a list of codes."""
+        rows, hidden = self.lookup.find(code_of), _hide(asked, code_of)
+        biases, excluded = self._bias[rows], self._excluded[rows]
         if asked.allowed:
             allowed = set(asked.allowed)
-            excluded |= np.array([item not in allowed for item in ids], bool)
-        return excluded
+            excluded |= np.array([item not in allowed for item in code_of], bool)
+        depth = None if isinstance(asked.depth, str) else asked.depth or self.depth
+        if not recent or self.reranker is None:
+            return rank_on_scale(
+                lists, self.scale, self.learned_k, asked.k, biases, excluded, depth, hidden,
+                self.unlisted == "zero",
+            )  # fmt: skip
+        items = RankedItems(
+            biases, self._item_part[rows], excluded,
+            self.reranker.may_add(lists.items, excluded), _codes(self._trending, code_of),
+        )  # fmt: skip
+        bought = _sum_up(recent, code_of, days)
+        return self.reranker.rank_units(items, lists, _THE_USER, bought, hidden, asked.k, depth)
 
     def _find_unlisted(self, listed: list[Any], asked: RerankRequest) -> list[Any]:
         """Return the unlisted items that can enter: at most k, or all of `allowed`."""
@@ -301,38 +295,22 @@ def _read_time(entry: RecentItem, instant: int, has_zone: bool | None) -> int:
         )
     if not isinstance(entry.days_ago, UnsetType):
         return instant - 1 - int(min(entry.days_ago, _MOST_DAYS)) * DAY
-    text = str(entry.timestamp)
-    moment = _parse_time("timestamp", text)
+    return _parse_time("timestamp", str(entry.timestamp), has_zone)
+
+
+def _parse_time(name: str, text: str, has_zone: bool | None) -> int:
+    """Return a time in microseconds of UTC; with a time zone, without one, or either way."""
+    try:
+        moment = datetime.fromisoformat(text if len(text) <= _MAX_TIME_LENGTH else "")
+    except ValueError:
+        raise RefusalError(
+            422, f"{name}={shorten(text)}: must be a time like 2026-03-01T10:00:00Z; send ISO text"
+        ) from None
     if has_zone is not None and (moment.tzinfo is not None) != has_zone:
         state, remedy = (
             ("no time zone, but the version learned from times with one", "add an offset, like Z")
             if has_zone
             else ("a time zone, but the version learned from times without", "leave off the offset")
         )
-        raise RefusalError(422, f"timestamp={shorten(text)} has {state}; {remedy}")
-    return _to_instant(moment)
-
-
-def _read_as_of(text: str, has_zone: bool | None, learned_until: int) -> int:
-    """Return the instant of a request in microseconds of UTC."""
-    if has_zone is None or len(text) > _MAX_TIME_LENGTH:
-        return _to_instant(_parse_time("as_of", text))
-    try:
-        return choose_instant(text, _NO_TIMES, learned_until, has_zone)
-    except SettingError as error:
-        raise RefusalError(422, str(error)) from None
-
-
-def _parse_time(name: str, text: str) -> datetime:
-    if len(text) <= _MAX_TIME_LENGTH:
-        try:
-            return datetime.fromisoformat(text)
-        except ValueError:
-            pass
-    raise RefusalError(
-        422, f"{name}={shorten(text)}: must be a time like 2026-03-01T10:00:00Z; send ISO text"
-    )
-
-
-def _to_instant(moment: datetime) -> int:
+        raise RefusalError(422, f"{name}={shorten(text)} has {state}; {remedy}")
     return instant_of(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

@@ -1,18 +1,22 @@
-"""How routes are declared, and the OpenAPI document made from the declarations."""
+"""How routes are declared, who may use them, and the OpenAPI document that says so."""
 
 from __future__ import annotations
 
 import functools
+import hmac
+import re
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from starlette.requests import Request
 from starlette.responses import Response
 
 from trimtab.serve import wire
-from trimtab.serve.settings import Settings
+from trimtab.serve.settings import Settings, is_loopback
+from trimtab.serve.wire import RefusalError, shorten
 from trimtab.version import __version__
 
 Handler: TypeAlias = Callable[[Any, bytes], Awaitable[Response]]  # of the service, and the body
@@ -57,6 +61,67 @@ def access_to(path: str) -> Access:
     return Access.ADMIN if f"{path}/".startswith("/admin/") else Access.TOKEN
 
 
+# Access -----------------------------------------------------------------------------------------
+
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="trimtab"'}
+_HOST = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?", re.ASCII | re.I)
+
+
+def check_access(request: Request, path: str, settings: Settings) -> Access:
+    """Return what a path needs; refuse a request for another host, or without the token."""
+    access = access_to(path)
+    _check_host(request, settings.token is None)
+    _check_token(request, access, settings)
+    return access
+
+
+def _check_host(request: Request, is_local: bool) -> None:
+    """Refuse a Host header that is missing or odd, or that names another machine.
+
+    A web page whose name points to this machine could read the answers. Only HTTP/1.0 allows
+    requests without the header; no browser sends them.
+    """
+    text = ", ".join(request.headers.getlist("host")).strip(" \t")
+    if not text and request.scope.get("http_version") in ("1.0", "1"):  # granian adds an empty one
+        return
+    found = _HOST.fullmatch(text)
+    if found is None or int(found["port"] or 0) > 65_535:
+        raise RefusalError(
+            400, f"Host {shorten(text)}: send one, a name or an address, and a port or none"
+        )
+    if is_local and not is_loopback(found["host"]):
+        raise RefusalError(
+            421, "the Host header names another host: use localhost, 127.0.0.1 or [::1], or set a "
+            "token",
+        )  # fmt: skip
+
+
+def _check_token(request: Request, access: Access, settings: Settings) -> None:
+    """Refuse a request without the token that it needs."""
+    if access is Access.OPEN or (access is Access.TOKEN and settings.token is None):
+        return
+    pairs = (value.strip().partition(" ") for value in request.headers.getlist("authorization"))
+    given = [token.strip().encode() for scheme, _, token in pairs if scheme.lower() == "bearer"]
+    needed = settings.token if access is Access.TOKEN else settings.admin_token
+    if _includes(given, needed):
+        return
+    has_none = settings.token is None and settings.admin_token is None
+    if access is Access.ADMIN and (has_none or _includes(given, settings.token)):
+        raise RefusalError(
+            403, "this route needs the admin token: set TRIMTAB_ADMIN_TOKEN or --admin-token-file, "
+            "and send it",
+        )  # fmt: skip
+    name = "admin token" if access is Access.ADMIN else "token"
+    raise RefusalError(401, f"no valid {name}: send it as Authorization: Bearer <token>", CHALLENGE)
+
+
+def _includes(given: list[bytes], token: str | None) -> bool:
+    """Return whether a token was given, in a time that reveals nothing about it."""
+    return token is not None and any(hmac.compare_digest(token.encode(), own) for own in given)
+
+
+# The OpenAPI document ---------------------------------------------------------------------------
+
 _DESCRIPTION = """Applies the biases of the version being served to an engine's scores and returns
 the top k, in the same order and with the same scores as `ItemBias.apply`. If the version has a
 reranker, a list sent with the user's recent items is ranked as by `Reranker.apply`. Each answer
@@ -66,10 +131,7 @@ Errors are JSON with one sentence: what is wrong, and what to do."""
 _ERRORS = """400: not JSON, or a bad Host header. 401, 403: a token is missing. 408, 413, 415: the
 body is slow, large, or no JSON. 421: the Host header names another host. 422: not a valid request.
 503: too many requests at once, or no version yet; try again."""
-_SCHEMES = {
-    "token": {"type": "http", "scheme": "bearer"},
-    "password": {"type": "http", "scheme": "basic", "description": "With any user name."},
-}
+_SCHEMES = {"token": {"type": "http", "scheme": "bearer"}}
 
 
 @functools.cache

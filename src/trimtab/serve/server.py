@@ -30,6 +30,7 @@ from granian.server import MPServer
 from trimtab.errors import SettingError, TrimtabError
 from trimtab.serve.settings import COUNTS_FOLDER, REQUEST_SECONDS, Settings, is_loopback
 from trimtab.store import Store
+from trimtab.tables.files import require_writable_folder
 
 __all__ = ["run"]
 OnReady = Callable[[int, str], None]
@@ -74,7 +75,6 @@ def run(
     _require_possible(chosen)
     with _own_signals(), _folder_for_counts(), contextlib.closing(_bind(chosen)) as anchor:
         from trimtab.serve import counters
-        from trimtab.serve.exposures import ExposureLog
         from trimtab.serve.watcher import StoreWatcher
 
         watcher = StoreWatcher(opened, chosen)
@@ -82,7 +82,7 @@ def run(
         version = watcher.served().number
         counters.forget_process(os.getpid())
         if chosen.exposures is not None:
-            ExposureLog(chosen.exposures).make_folder()
+            require_writable_folder(chosen.exposures)
 
         def report() -> None:
             if on_ready is not None:
