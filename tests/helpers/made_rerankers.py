@@ -10,12 +10,12 @@ import pyarrow as pa
 import trimtab as tt
 from made_biases import make_bias
 from trimtab.models import Coefficient, RerankSummary
-from trimtab.models.widening import SOURCES, TERMS
+from trimtab.models.widening import SOURCES, TERMS, USUAL_WINDOW
 
 UNTIL = datetime(2026, 3, 1, tzinfo=UTC)  # end of what was learned from
 COEFFICIENTS = {
     "score": 1.0, "long_run_share": 0.1, "bought_before": 1.0, "times_bought": 0.5,
-    "days_since": -0.25, "bought_lately": 0.125, "trending": 0.25, "own": -0.375,
+    "time_since": -0.25, "bought_lately": 0.125, "trending": 0.25, "own": -0.375,
 }  # fmt: skip
 
 
@@ -55,6 +55,7 @@ def make_reranker(
         score_unit=1.0,
         learned_until=round(UNTIL.timestamp() * 1e6),
         has_zone=has_zone,
+        window_length=USUAL_WINDOW,
     )  # fmt: skip
 
 

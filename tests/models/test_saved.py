@@ -377,7 +377,7 @@ RERANKER_HEADERS = [
     (
         "coefficients",
         '[["score", "score", 1.0, 0.1]]',
-        "no bought_before, bought_lately, days_since",
+        "no bought_before, bought_lately, own, time_since",
     ),
     ("bias.unlisted", '"zero"', "'unlisted' is 'zero', but must be 'never'"),
     ("bias.scale", '"cubic"', "Invalid enum value 'cubic' - at `$.bias.scale`"),

@@ -295,6 +295,7 @@ def build_reranker(
         score_unit=fit.shared.score_unit,
         learned_until=histories.end,
         has_zone=bool(counted.survey.zoned),
+        window_length=histories.window,
     )
 
 

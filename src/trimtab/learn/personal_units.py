@@ -22,7 +22,7 @@ from trimtab.learn.held_out import LineCurve
 from trimtab.learn.sales import Histories, History
 from trimtab.learn.units import HitLists, Units, join, join_learning, take_learning
 from trimtab.models.list_ranking import model_scores, to_scale
-from trimtab.models.widening import MOST_ADDED, WiderLists, days_before, sum_purchases, widen
+from trimtab.models.widening import MOST_ADDED, WiderLists, sum_purchases, widen
 
 _BY_CHANCE = 0.1  # of what chance would put on lists: engines that never list what a user has
 _LEAST_BY_CHANCE = 20.0  # entries
@@ -63,8 +63,10 @@ def widen_units(units: Units, shared: Shared, widen_by: str) -> tuple[WiderLists
         own = by_window[units.windows[by_window] == window]
         rows, start = find_positions(units.users[own], log.users), shared.histories.starts[window]
         early = np.flatnonzero((rows >= 0) & (log.times < start))
-        days = days_before(start, log.times[early])
-        purchases = sum_purchases(rows[early], log.items[early], days, len(own))
+        purchases = sum_purchases(
+            rows[early], log.items[early], log.times[early], start, shared.histories.window,
+            len(own),
+        )  # fmt: skip
         has_purchases[own] = purchases.lengths > 0
         may_add = np.full(shared.n_items, widen_by == "any")
         if widen_by == "listed":

@@ -71,13 +71,14 @@ class Reranker(Model):
     score_unit: float  # the size, in scores, of 1 in the choice model
     learned_until: int  # end of the newest window, in microseconds of UTC
     has_zone: bool  # whether timestamps had a time zone
+    window_length: int  # of the windows that it learned from, in microseconds
     needs_events: ClassVar[bool] = True
 
     def _rank(
         self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
         explore: int, seed: int,
     ) -> tuple[Lists, LeftOut]:  # fmt: skip
-        bought, left_out = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
+        bought, left_out = self._read_events(history, as_of, aligned)
         users = aligned.coded.units.user_codes
         try:
             with np.errstate(over="raise", invalid="raise"):
@@ -87,6 +88,13 @@ class Reranker(Model):
         except FloatingPointError:
             raise DataError(SCORE_TOO_LARGE) from None
         return top, left_out
+
+    def _read_events(
+        self, history: Any, as_of: Any, aligned: AlignedLists
+    ) -> tuple[Purchases, LeftOut]:
+        return read_events(
+            history, as_of, aligned, self.learned_until, self.has_zone, self.window_length
+        )
 
     def _items(self, aligned: AlignedLists) -> RankedItems:
         item_part = spread(self.item_part, aligned.known, len(aligned.items))
@@ -208,7 +216,7 @@ class Reranker(Model):
         own, listed = read_user(recs, user)
         coded = read_lists(own, "never", duplicates)
         aligned = align_lists(self.bias, coded, elsewhere=listed)
-        bought, _ = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
+        bought, _ = self._read_events(history, as_of, aligned)
         items, deepest = self._items(aligned), choose_depth(self.bias, depth)
         lists = aligned.lists.take(np.array([len(coded.units) - 1]))
         longest = len(lists.items) + len(items.trending) + int(bought.lengths[0])

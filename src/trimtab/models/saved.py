@@ -33,7 +33,7 @@ from trimtab.models.model import (
     RerankSummary,
     Summary,
 )
-from trimtab.models.widening import TERMS
+from trimtab.models.widening import TERMS, USUAL_WINDOW
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import first_line, write_atomically
 from trimtab.tables.folders import (
@@ -50,6 +50,7 @@ HEADER = "header.json"
 RERANKER_FOLDER = "reranker"  # within a version of a store
 _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
 _MAY_BE_NAN = ("gain", "low", "high")
+_RENAMED = {"days_since": "time_since"}  # coefficients in files made by 0.2.0
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
 ]
@@ -77,8 +78,12 @@ class SavedReranker(Struct, kw_only=True):
     score_unit: Annotated[float, Meta(ge=1e-100, le=1e100)]
     learned_until: _Instant
     has_zone: bool
+    window_length: Annotated[int, Meta(ge=1)] = USUAL_WINDOW  # those made by 0.2.0 have none
 
     def __post_init__(self) -> None:
+        self.learned = tuple(
+            own._replace(name=_RENAMED.get(own.name, own.name)) for own in self.learned
+        )
         needed = {"score", *TERMS, *self.summary.sources}
         if self.learned and (missing := needed - {own.name for own in self.learned}):
             raise ValueError(f"'coefficients' has no {', '.join(sorted(missing))}")

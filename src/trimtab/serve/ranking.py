@@ -23,7 +23,6 @@ from trimtab.models.widening import (
     MOST_ADDED,
     Purchases,
     choose_instant,
-    days_before,
     sum_purchases,
 )
 from trimtab.serve.wire import Item, RecentItem, RecentUse, RefusalError, RerankRequest, shorten
@@ -188,10 +187,13 @@ class Ranker:
             use.used = 0
             return self._rank(asked), use
         entries = [asked.recent[place] for place in used.tolist()]
-        return self._rank(asked, entries, days_before(moments.instant, moments.recent[used])), use
+        return self._rank(asked, entries, moments._replace(recent=moments.recent[used])), use
 
     def _rank(
-        self, asked: RerankRequest, recent: list[RecentItem] | None = None, days: Ints = _NO_TIMES
+        self,
+        asked: RerankRequest,
+        recent: list[RecentItem] | None = None,
+        moments: Moments | None = None,
     ) -> list[Item]:
         """Return the top k of a list: by the reranker if there are recent items."""
         if not asked.items:
@@ -207,8 +209,8 @@ class Ranker:
         lists = Lists(np.array([0, len(listed)], np.int64), _codes(listed, code_of), scores)
         try:
             with np.errstate(over="raise", invalid="raise"):
-                if recent and self.reranker is not None:
-                    purchases = _sum_up(recent, code_of, days)
+                if recent and moments is not None and self.reranker is not None:
+                    purchases = _sum_up(recent, code_of, moments, self.reranker.window_length)
                     top = self._rank_by_reranker(self.reranker, asked, lists, code_of, purchases)
                 else:
                     top = self._rank_by_biases(asked, lists, code_of)
@@ -266,10 +268,13 @@ def _codes(ids: list[Any], code_of: dict[Any, int]) -> Codes:
     return np.array([code_of[item] for item in ids], np.int32)
 
 
-def _sum_up(recent: list[RecentItem], code_of: dict[Any, int], days: Ints) -> Purchases:
+def _sum_up(
+    recent: list[RecentItem], code_of: dict[Any, int], moments: Moments, window: int
+) -> Purchases:
     codes = _codes([entry.item_id for entry in recent], code_of)
     counts = np.array([entry.count for entry in recent], np.float64)
-    return sum_purchases(np.zeros(len(codes), np.int32), codes, days, 1, counts)
+    users = np.zeros(len(codes), np.int32)
+    return sum_purchases(users, codes, moments.recent, moments.instant, window, 1, counts)
 
 
 def _hide(asked: RerankRequest, code_of: dict[Any, int]) -> Sets | None:
@@ -300,7 +305,7 @@ def _read_time(entry: RecentItem, instant: int, has_zone: bool | None) -> int:
             422, f"days_ago and timestamp are both {state}: send exactly one of them"
         )
     if not isinstance(entry.days_ago, UnsetType):
-        return instant - 1 - int(min(entry.days_ago, _MOST_DAYS)) * DAY
+        return instant - 1 - int(min(entry.days_ago, _MOST_DAYS) * DAY)
     text = str(entry.timestamp)
     moment = _parse_time("timestamp", text)
     if has_zone is not None and (moment.tzinfo is not None) != has_zone:
