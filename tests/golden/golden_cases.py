@@ -96,6 +96,7 @@ def figures(case: Case, model: Model) -> dict[str, float]:
     if isinstance(model, tt.Reranker):
         found |= {f"personal {own.name}": own.value for own in model.learned}
         found["item part"] = float(np.abs(model.item_part).sum())
+        found["bought part"] = float(np.abs(model.bought_part).sum())
     with quiet():
         top = model.apply(case.tonight, 10, **case.apply_options())
     found |= {f"list {name}": float(v) for name, v in tt.evaluate(top, case.later).items()}

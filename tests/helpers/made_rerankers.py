@@ -20,14 +20,15 @@ COEFFICIENTS = {
 
 
 def make_reranker(
-    biases, item_part=None, trending=(), sources=tuple(SOURCES), widen="any", repeats=True,
-    learned=True, has_zone=True, scale="log", depth=None, excluded=(), k=2,
+    biases, item_part=None, bought_part=None, trending=(), sources=tuple(SOURCES), widen="any",
+    repeats=True, learned=True, has_zone=True, scale="log", depth=None, excluded=(), k=2,
 ):  # fmt: skip
     """Return a reranker of some items.
 
     Args:
         biases: by item id.
         item_part: by item id; 0 for others.
+        bought_part: the same, for users who bought the item.
         trending: item ids, best first.
         sources: of added items.
         widen: the setting.
@@ -43,6 +44,7 @@ def make_reranker(
     return tt.Reranker(
         bias=make_bias(biases, excluded=excluded, scale=scale, depth=depth),
         item_part=np.array([float((item_part or {}).get(i, 0.0)) for i in ids]),
+        bought_part=np.array([float((bought_part or {}).get(i, 0.0)) for i in ids]),
         trending=np.array([ids.index(i) for i in trending], np.int32),
         learned=_coefficients(sources) if learned else (),
         summary=RerankSummary(

@@ -66,6 +66,7 @@ def make_reranker(
     return tt.Reranker(
         bias=bias,
         item_part=np.zeros(len(bias)) if item_part is None else np.array(item_part, float),
+        bought_part=np.zeros(len(bias)),
         trending=np.array(trending, np.int32),
         learned=tuple(Coefficient(*one, 0.1) for one in learned) if len(terms) else (),
         summary=RerankSummary("ndcg", bias.summary.k, 1, 10, 0.9, tuple(sources)),

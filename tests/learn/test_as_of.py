@@ -149,7 +149,7 @@ def test_features_by_hand():
 
 
 def test_twice_the_sales_in_every_item_change_no_order():
-    """Shares and rates: a shop of twice the size has nearly the same features."""
+    """A shop of twice the size has nearly the same features, or all are higher by as much."""
     random = np.random.default_rng(1)
     known = {
         name: random.poisson(200, 50).astype(float) for name in ("long", "27_windows", "9_windows")
@@ -159,9 +159,10 @@ def test_twice_the_sales_in_every_item_change_no_order():
     same = {name: np.full(50, value) for name, value in same.items()}
     larger = {name: 2 * column for name, column in known.items()}
     one, two = (make_features(AS_OF, own | same) for own in (known, larger))
-    assert len(one) == 9
+    assert len(one) == 10
     for name, column in one.items():
-        assert two[name] == pytest.approx(column, abs=0.02), name
+        higher = np.log(2.0) if name == "sales_of_window" else 0.0
+        assert two[name] == pytest.approx(column + higher, abs=0.02), name
 
 
 def test_quantiles_are_weighted():

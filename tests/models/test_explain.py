@@ -108,7 +108,7 @@ def test_a_coefficient_that_was_not_learned_says_so(shop):
     reranker = shop[0]
     rows = reranker.coefficients().to_pylist()
     assert all(row["error"] >= 0 for row in rows)
-    assert [row["kind"] for row in rows].count("personal") == 4
+    assert [row["kind"] for row in rows].count("personal") == 6
     made = {"time_since": (0.0, 6.2), "bought_lately": (0.0, 0.1), "bought_before": (4.0, 6.2)}
     learned = tuple(
         own._replace(value=made[own.name][0], error=made[own.name][1]) if own.name in made else own

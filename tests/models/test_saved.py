@@ -304,7 +304,7 @@ JUNK = [
     (b"{}", "header.json: not the header of"),
     (b'{"format": "other", "version": 1}', "header.json: not the header of"),
     (b'{"format": "trimtab-item-bias", "version": 4}', "version 4, but this Trimtab reads up to 3"),
-    (b'{"format": "trimtab-reranker", "version": 99}', "reads up to 1; upgrade trimtab"),
+    (b'{"format": "trimtab-reranker", "version": 99}', "reads up to 2; upgrade trimtab"),
 ]
 
 

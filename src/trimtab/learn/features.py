@@ -129,6 +129,7 @@ Features = tuple[tuple[str, str, Callable[[Known], Floats]], ...]
 AS_OF: Features = (
     ("long_run_share", "long", lambda known: np.log(_smooth_share(known["long"]))),
     *((f"rise_of_{horizon}", horizon, _rise(horizon)) for horizon in _HORIZONS),
+    ("sales_of_window", "window", lambda known: np.log(1.0 + known["window"])),
     ("bought_per_listed", "bought", _bought_per_listed),
     ("share_shown", "shown", lambda known: np.log(_smooth_share(known["shown"]))),
     ("unsold", "since", _unsold),

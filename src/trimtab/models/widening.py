@@ -30,6 +30,9 @@ from trimtab.threads import run_ranges
 
 SOURCES = {"trending": TRENDING, "own": OWN}
 TERMS = ("bought_before", "times_bought", "time_since", "bought_lately")
+PRODUCTS = {  # further terms: features of the item, where the user bought it before
+    "sales_if_bought": "sales_of_window", "repeats_if_bought": "repeat_rate",
+}  # fmt: skip
 USUAL_WINDOW = 3 * DAY  # of rerankers that were saved without it
 MOST_ADDED = 30  # items from each source
 WIDEN = ("any", "listed", "none")  # what may be added to lists

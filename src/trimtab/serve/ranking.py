@@ -89,6 +89,7 @@ class Ranker:
             self._raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
         if reranker is not None:
             self._item_part = np.append(reranker.item_part, 0.0)
+            self._bought_part = np.append(reranker.bought_part, 0.0)
             n_trending = MOST_ADDED if reranker.sources & TRENDING else 0
             self._trending = lookup.ids_at(reranker.trending[:n_trending])
         self._require_usable()
@@ -235,7 +236,7 @@ class Ranker:
         rows = self.lookup.find(code_of)
         excluded = self._find_excluded(asked, rows, code_of)
         items = RankedItems(
-            self._bias[rows], self._item_part[rows], excluded,
+            self._bias[rows], self._item_part[rows], self._bought_part[rows], excluded,
             reranker.may_add(lists.items, excluded), _codes(self._trending, code_of),
         )  # fmt: skip
         return reranker.rank_units(
