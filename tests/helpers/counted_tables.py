@@ -13,7 +13,7 @@ import trimtab as tt
 from trimtab.learn.coded_part import Reading, is_by_user
 from trimtab.learn.counted import Counted, count_tables
 from trimtab.learn.learners import divide
-from trimtab.learn.sales import WEEK, Events, Grid, History, count_sales, history_before
+from trimtab.learn.sales import USUAL_WINDOW, Events, Grid, History, count_sales, history_before
 from trimtab.tables.columns import USER
 from trimtab.tables.times import DAY
 
@@ -80,13 +80,13 @@ def _count(learner: Any, parts: Any, shared: dict[str, Any], reading: Reading) -
 
 
 def history_of(
-    items: Any, users: Any, times: Any, before: int | None, n_items: int, window: int = WEEK,
-    weights: Any = None,
+    items: Any, users: Any, times: Any, before: int | None, n_items: int,
+    window: int = USUAL_WINDOW, weights: Any = None,
 ) -> History:  # fmt: skip
     """What was sold before an instant; ticks are counted from it."""
     events = Events(items, users, times, weights)
     if times is None or before is None:
-        return history_before(count_sales(events, None, n_items), 1, n_items, timed=False)
+        return history_before(count_sales(events, None, n_items), 1, n_items, window, timed=False)
     grid = Grid(before % DAY)
     sales = count_sales(events, grid.ticks(times), n_items)
     return history_before(sales, grid.tick(before), n_items, window)

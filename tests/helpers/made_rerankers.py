@@ -10,24 +10,25 @@ import pyarrow as pa
 import trimtab as tt
 from made_biases import make_bias
 from trimtab.models import Coefficient, RerankSummary
-from trimtab.models.widening import SOURCES, TERMS
+from trimtab.models.widening import SOURCES, TERMS, USUAL_WINDOW
 
 UNTIL = datetime(2026, 3, 1, tzinfo=UTC)  # end of what was learned from
 COEFFICIENTS = {
     "score": 1.0, "long_run_share": 0.1, "bought_before": 1.0, "times_bought": 0.5,
-    "days_since": -0.25, "bought_lately": 0.125, "trending": 0.25, "own": -0.375,
+    "time_since": -0.25, "bought_lately": 0.125, "trending": 0.25, "own": -0.375,
 }  # fmt: skip
 
 
 def make_reranker(
-    biases, item_part=None, trending=(), sources=tuple(SOURCES), widen="any", repeats=True,
-    learned=True, has_zone=True, scale="log", depth=None, excluded=(), k=2,
+    biases, item_part=None, bought_part=None, trending=(), sources=tuple(SOURCES), widen="any",
+    repeats=True, learned=True, has_zone=True, scale="log", depth=None, excluded=(), k=2,
 ):  # fmt: skip
     """Return a reranker of some items.
 
     Args:
         biases: by item id.
         item_part: by item id; 0 for others.
+        bought_part: the same, for users who bought the item.
         trending: item ids, best first.
         sources: of added items.
         widen: the setting.
@@ -43,6 +44,7 @@ def make_reranker(
     return tt.Reranker(
         bias=make_bias(biases, excluded=excluded, scale=scale, depth=depth),
         item_part=np.array([float((item_part or {}).get(i, 0.0)) for i in ids]),
+        bought_part=np.array([float((bought_part or {}).get(i, 0.0)) for i in ids]),
         trending=np.array([ids.index(i) for i in trending], np.int32),
         learned=_coefficients(sources) if learned else (),
         summary=RerankSummary(
@@ -55,6 +57,7 @@ def make_reranker(
         score_unit=1.0,
         learned_until=round(UNTIL.timestamp() * 1e6),
         has_zone=has_zone,
+        window_length=USUAL_WINDOW,
     )  # fmt: skip
 
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 import trimtab as tt
 from services import ABOUT, Running, applied, publish
 from trimtab.models import Coefficient, RerankSummary
+from trimtab.models.widening import USUAL_WINDOW
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.times import instant_of
 
 LEARNED_UNTIL = datetime(2026, 3, 10, tzinfo=UTC)
-TERMS = ("bought_before", "times_bought", "days_since", "bought_lately")
+TERMS = ("bought_before", "times_bought", "time_since", "bought_lately")
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -65,6 +66,7 @@ def make_reranker(
     return tt.Reranker(
         bias=bias,
         item_part=np.zeros(len(bias)) if item_part is None else np.array(item_part, float),
+        bought_part=np.zeros(len(bias)),
         trending=np.array(trending, np.int32),
         learned=tuple(Coefficient(*one, 0.1) for one in learned) if len(terms) else (),
         summary=RerankSummary("ndcg", bias.summary.k, 1, 10, 0.9, tuple(sources)),
@@ -73,6 +75,7 @@ def make_reranker(
         score_unit=1.0,
         learned_until=instant_of(LEARNED_UNTIL),
         has_zone=has_zone,
+        window_length=USUAL_WINDOW,
     )
 
 

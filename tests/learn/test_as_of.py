@@ -71,7 +71,7 @@ def test_now_and_each_window_are_counted_from_the_whole_log(shop):
     early = shop.events(FIRST, (TODAY - FIRST).days - 3 * W)
     without = _histories(shop.recs, shop.recent, early)
     days = _visits(shop.events(FIRST, (TODAY - FIRST).days), found.starts[0])
-    assert found.window_ticks == W
+    assert found.window == W * DAY
     assert float(found.now["long"].sum()) == days
     for one, other in zip((*found.before, found.now), (*without.before, without.now), strict=True):
         assert one["long"].tolist() == other["long"].tolist()
@@ -116,7 +116,7 @@ def test_dates_are_whole_days(shop):
     """Timestamps that are dates: a window's first day belongs to it."""
     found = _histories(shop.recs, as_dates(shop.recent), as_dates(shop.history))
     exact = _histories(shop.recs, shop.recent, shop.history)
-    assert found.window_ticks == W
+    assert found.window == W * DAY
     assert found.now["buyers"].tolist() == exact.now["buyers"].tolist()
 
 
@@ -125,41 +125,44 @@ def test_dates_are_whole_days(shop):
 
 def test_features_by_hand():
     columns = {
-        "long": [8, 2], "buyers": [4, 2], "again": [4, 0], "quarter": [6, 0], "month": [6, 0],
-        "week": [3, 0], "window": [1, 0], "since": [0, 120], "age": [200, 130], "bought": [1, 0],
-        "listed": [5, 5], "shown": [9, 1],
+        "long": [8, 2], "buyers": [4, 2], "again": [4, 0], "27_windows": [6, 0],
+        "9_windows": [6, 0], "3_windows": [3, 0], "window": [1, 0], "since": [0, 30],
+        "age": [50, 32], "bought": [1, 0], "listed": [5, 5], "shown": [9, 1],
     }  # fmt: skip
     found = make_features(AS_OF, {name: np.array(own, float) for name, own in columns.items()})
     share = 8.5 / 11
     assert found["long_run_share"][0] == pytest.approx(np.log(share))
     quarter = (6 + 20 * share) / 26
-    assert found["rise_of_quarter"][0] == pytest.approx(np.log(quarter / share))
+    assert found["rise_of_27_windows"][0] == pytest.approx(np.log(quarter / share))
     month = (6 + 20 * quarter) / 26
-    assert found["rise_of_month"][0] == pytest.approx(np.log(month / quarter))
+    assert found["rise_of_9_windows"][0] == pytest.approx(np.log(month / quarter))
     week = (3 + 20 * month) / 23
-    assert found["rise_of_week"][0] == pytest.approx(np.log(week / month))
+    assert found["rise_of_3_windows"][0] == pytest.approx(np.log(week / month))
     assert found["rise_of_window"][0] == pytest.approx(np.log((1 + 20 * week) / 21 / week))
     # Ten lists at the average rate of 1 sale in 10 lists are added.
     assert found["bought_per_listed"][0] == pytest.approx(np.log((1 + 1) / 15 / 0.1))
     assert found["share_shown"].tolist() == pytest.approx([np.log(9.5 / 11), np.log(1.5 / 11)])
-    assert found["days_unsold"].tolist() == pytest.approx([0.0, np.log(31.0)])
-    assert found["age"].tolist() == pytest.approx([np.log(201.0), np.log(131.0)])
+    assert found["unsold"].tolist() == pytest.approx([0.0, np.log(31.0)])
+    assert found["age"].tolist() == pytest.approx([np.log(51.0), np.log(33.0)])
     # Five visits at the average rate of 4 repeats in 10 are added.
     assert found["repeat_rate"][0] == pytest.approx(np.log((4 + 2) / 13 / 0.4))
 
 
 def test_twice_the_sales_in_every_item_change_no_order():
-    """Shares and rates: a shop of twice the size has nearly the same features."""
+    """A shop of twice the size has nearly the same features, or all are higher by as much."""
     random = np.random.default_rng(1)
-    known = {name: random.poisson(200, 50).astype(float) for name in ("long", "quarter", "month")}
-    known |= dict.fromkeys(("week", "window", "bought"), known["month"])
+    known = {
+        name: random.poisson(200, 50).astype(float) for name in ("long", "27_windows", "9_windows")
+    }
+    known |= dict.fromkeys(("3_windows", "window", "bought"), known["9_windows"])
     same = {"listed": 1000.0, "shown": 500.0, "since": 0.0, "age": 1.0}
     same = {name: np.full(50, value) for name, value in same.items()}
     larger = {name: 2 * column for name, column in known.items()}
     one, two = (make_features(AS_OF, own | same) for own in (known, larger))
-    assert len(one) == 9
+    assert len(one) == 10
     for name, column in one.items():
-        assert two[name] == pytest.approx(column, abs=0.02), name
+        higher = np.log(2.0) if name == "sales_of_window" else 0.0
+        assert two[name] == pytest.approx(column + higher, abs=0.02), name
 
 
 def test_quantiles_are_weighted():
@@ -182,7 +185,7 @@ def test_days_of_a_window():
             table.set_column(2, columns[2], table[columns[2]].cast(pa.timestamp("us", "UTC")))
             for table in (recent, history)
         )
-        assert count(recs, recent, history=history).histories.window_ticks == days
+        assert count(recs, recent, history=history).histories.window == days * DAY
 
 
 def _lifts(gains: list[float], noise: float, by_window: bool = True) -> Lifts:

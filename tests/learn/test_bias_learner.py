@@ -184,7 +184,8 @@ def test_numpy_numbers_become_plain_ones():
 def test_the_defaults():
     assert asdict(tt.BiasLearner()) == {
         "k": 10, "metric": "ndcg", "method": "auto", "scale": "auto", "seed": 0,
-        "unlisted": "never", "penalty": 1.0, "max_bias": 0.5, "exclude_unsold": False,
+        "window": None, "unlisted": "never", "penalty": 1.0, "max_bias": 0.5,
+            "exclude_unsold": False,
         "max_cycles": 2, "min_updates": 0.0, "min_support": 1, "min_exposure": 1,
     }  # fmt: skip
     assert tt.BiasLearner().is_hierarchy

@@ -11,8 +11,9 @@ from trimtab.learn.features import OF_WINDOW, make_features
 def test_features_by_hand():
     columns = {
         "bought": [6, 2, 0, 2], "listed": [40, 40, 20, 0], "long": [50, 30, 20, 0],
-        "again": [10, 0, 10, 0], "month": [9, 0, 1, 0], "week": [3, 0, 0, 0],
-        "since": [0, 40, 8, 400],
+        "again": [10, 0, 10, 0], "9_windows": [9, 0, 1, 0],
+        "3_windows": [3, 0, 0, 0],
+        "since": [0, 10, 2, 100],
     }  # fmt: skip
     known = {name: np.array(own, float) for name, own in columns.items()}
     table = make_features(OF_WINDOW, known)
@@ -25,9 +26,9 @@ def test_features_by_hand():
         "recent_sales": [7, 3, 1, 3],
         "rise": [(6 + 10.5) / (5 + 10.5), (2 + 6.5) / (3 + 6.5), 4.5 / 6.5, 2.5 / 0.5],
         "long_run_sales": [51, 31, 21, 1],
-        "rise_of_month": [(9 + 10.5) / (5 + 10.5), 6.5 / 9.5, (1 + 4.5) / (2 + 4.5), 1.0],
-        "rise_of_week": [3.5 / (2.7 + 0.5), 1.0, 0.5 / (0.3 + 0.5), 1.0],
-        "days_unsold": [1, 11, 3, 101],
+        "rise_of_9_windows": [(9 + 10.5) / (5 + 10.5), 6.5 / 9.5, (1 + 4.5) / (2 + 4.5), 1.0],
+        "rise_of_3_windows": [3.5 / (2.7 + 0.5), 1.0, 0.5 / (0.3 + 0.5), 1.0],
+        "unsold": [1, 11, 3, 101],
         "repeat_rate": [11 / 55 / 0.2, 1 / 35 / 0.2, 11 / 25 / 0.2, 1.0],
     }  # fmt: skip
     for name, values in expected.items():

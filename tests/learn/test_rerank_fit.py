@@ -11,7 +11,7 @@ from repeat_shop import RepeatShop
 from trimtab.learn.bias_fit import fit_biases
 from trimtab.learn.personal import PersonalFits, _add_up
 from trimtab.learn.personal_units import sample_units, widen_units
-from trimtab.models.widening import SOURCES
+from trimtab.models.widening import PRODUCTS, SOURCES
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +28,18 @@ def learned():
 
 def test_at_no_length_it_ranks_by_the_biases(learned):
     fit, personal = learned
-    (score, *others), item_part = _add_up(fit, personal._replace(length=0.0))
+    (score, *others), item_part, bought_part = _add_up(fit, personal._replace(length=0.0))
     assert score.value == fit.learned.score_coefficient
     assert not any(found.value for found in others)
     biases = fit.bias.bias / fit.shared.score_unit
     assert biases.any()
     assert item_part == pytest.approx(score.value * biases)
+    assert not np.any(bought_part)
 
 
 def test_at_full_length_it_is_the_choice_model(learned):
     fit, personal = learned
-    coefficients, item_part = _add_up(fit, personal._replace(length=1.0))
+    coefficients, item_part, bought_part = _add_up(fit, personal._replace(length=1.0))
     assert [found.value for found in coefficients] == pytest.approx(personal.coefficients.beta)
     errors = np.sqrt(np.diag(personal.covariance))
     assert [found.error for found in coefficients] == pytest.approx(errors)
@@ -46,12 +47,17 @@ def test_at_full_length_it_is_the_choice_model(learned):
     listed = fit.shared.counts(fit.shared.n_windows - 1)[1]
     assert (listed * item_part).sum() == pytest.approx(0.0, abs=1e-6 * listed.sum())
     assert item_part.std() > 0.1
+    names, now = personal.shared.tonight()
+    value_of = {own.name: own.value for own in coefficients}
+    products = [value_of[n] * now[:, names.index(own)] for n, own in PRODUCTS.items()]
+    assert bought_part == pytest.approx(sum(products))
+    assert bought_part.std() > 0.01
 
 
 def test_in_between_everything_is_mixed(learned):
     fit, personal = learned
     ends = [_add_up(fit, personal._replace(length=length)) for length in (0.0, 0.25, 1.0)]
-    values = [np.array([found.value for found in coefficients]) for coefficients, _ in ends]
-    parts = [item_part for _, item_part in ends]
-    for low, middle, high in (values, parts):
+    values = [np.array([found.value for found in coefficients]) for coefficients, *_ in ends]
+    item_parts, bought_parts = ([found[place] for found in ends] for place in (1, 2))
+    for low, middle, high in (values, item_parts, bought_parts):
         assert middle == pytest.approx(0.75 * low + 0.25 * high)

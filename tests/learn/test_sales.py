@@ -26,7 +26,7 @@ from trimtab.tables.times import DAY
 
 WINDOW_FROM = 400 * DAY
 N_ITEMS = 21  # the last one is never sold
-HORIZONS = {"long": np.inf, "quarter": 91, "month": 30, "week": 7, "window": 5}
+HORIZONS = {"long": np.inf, "27_windows": 135, "9_windows": 45, "3_windows": 15, "window": 5}
 
 
 def events(seed: int, n: int = 3000) -> pd.DataFrame:
@@ -70,8 +70,8 @@ def test_history_equals_a_plain_grouping():
         buyers = by_item(days.groupby("item")["user"].nunique())
         assert found["buyers"].tolist() == buyers
         assert found["again"].tolist() == (found["long"] - np.array(buyers)).tolist()
-        assert found["since"].tolist() == by_item(days.groupby("item")["day"].min(), NEVER)
-        assert found["age"].tolist() == by_item(days.groupby("item")["day"].max())
+        assert found["since"].tolist() == by_item(days.groupby("item")["day"].min() / 5, NEVER)
+        assert found["age"].tolist() == by_item(days.groupby("item")["day"].max() / 5)
 
 
 def test_events_in_any_order_count_and_those_in_the_window_do_not():
@@ -94,7 +94,7 @@ def test_counts_without_users_or_times_are_missing():
     timed = history_of(items, None, times, WINDOW_FROM, N_ITEMS)
     assert timed["long"].tolist() == plain.tolist()
     assert "buyers" not in timed
-    assert timed["week"].sum() == (times >= WINDOW_FROM - 7 * DAY).sum()
+    assert timed["3_windows"].sum() == (times >= WINDOW_FROM - 9 * DAY).sum()
 
 
 def test_sales_are_sums_of_the_heaviest_event_of_a_user_and_day():
@@ -140,8 +140,8 @@ def test_sales_by_hand():
     before = history_before(found, 3, 3, window=2)
     assert before["long"].tolist() == [2.0, 1.0, 0.0]
     assert before["window"].tolist() == [2.0, 0.0, 0.0]
-    assert before["since"].tolist() == [1.0, 3.0, NEVER]
-    assert history_before(found, 4, 3)["again"].tolist() == [4.0, 0.0, 0.0]
+    assert before["since"].tolist() == [0.5, 1.5, NEVER]
+    assert history_before(found, 4, 3, window=2)["again"].tolist() == [4.0, 0.0, 0.0]
 
 
 def test_sales_of_any_parts_of_the_users_add_up():
@@ -166,7 +166,27 @@ def test_sales_of_any_parts_of_the_users_add_up():
 def test_nothing_added_to_nothing():
     none = NO_SALES + NO_SALES
     assert columns_of(none) == columns_of(NO_SALES)
-    assert history_before(none, 5, 3)["long"].tolist() == [0.0] * 3
+    assert history_before(none, 5, 3, window=1)["long"].tolist() == [0.0] * 3
+
+
+def test_time_is_counted_in_windows():
+    """The same log 288 times as fast: windows of 12 days become windows of an hour."""
+    for seed in range(3):
+        frame = events(seed, 900)
+        users, items, times = (frame[own].to_numpy() for own in ("user", "item", "time"))
+        slow, fast = Grid(0), Grid.of(DAY // 24)
+        assert Grid.of(DAY) is None
+        sold = Events(items, users)
+        by_day = count_sales(sold, slow.ticks(times), N_ITEMS)
+        by_minute = count_sales(sold, fast.ticks(times // 288), N_ITEMS)
+        counted = [history_before(by_day, 400, N_ITEMS, 12)]
+        counted.append(history_before(by_minute, 400, N_ITEMS, 12, short=True))
+        ago = 399 - times // DAY
+        for name, ticks in (("third", 4), ("twelfth", 1)):
+            chosen = frame[ago < ticks].assign(day=ago[ago < ticks])
+            visits = chosen.drop_duplicates(["item", "user", "day"]).groupby("item").size()
+            assert counted[1].pop(name).tolist() == by_item(visits)
+        assert columns_of(counted[0]) == columns_of(counted[1])
 
 
 def test_ticks_before_1970_and_of_an_odd_origin():
@@ -257,7 +277,7 @@ def test_histories_hold_no_purchase_of_their_window_and_all_of_earlier_days():
             days = early.assign(day=(start - 1 - early["time"]) // DAY).drop(columns="time")
             visits = days.drop_duplicates().groupby("item_id").size()
             assert history["long"].tolist() == visits.reindex(range(6), fill_value=0).tolist()
-            last = days[days["day"] < found.window_ticks].drop_duplicates()
+            last = days[days["day"] < found.window // DAY].drop_duplicates()
             assert history["window"].sum() == len(last)
 
 

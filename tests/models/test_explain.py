@@ -40,7 +40,7 @@ def shop():
     return reranker, recs, history
 
 
-PARTS = ("score", "item", "bought_before", "times_bought", "days_since", "bought_lately", "own")
+PARTS = ("score", "item", "bought_before", "times_bought", "time_since", "bought_lately", "own")
 
 
 def test_the_parts_add_up_to_the_score(shop):
@@ -108,14 +108,14 @@ def test_a_coefficient_that_was_not_learned_says_so(shop):
     reranker = shop[0]
     rows = reranker.coefficients().to_pylist()
     assert all(row["error"] >= 0 for row in rows)
-    assert [row["kind"] for row in rows].count("personal") == 4
-    made = {"days_since": (0.0, 6.2), "bought_lately": (0.0, 0.1), "bought_before": (4.0, 6.2)}
+    assert [row["kind"] for row in rows].count("personal") == 6
+    made = {"time_since": (0.0, 6.2), "bought_lately": (0.0, 0.1), "bought_before": (4.0, 6.2)}
     learned = tuple(
         own._replace(value=made[own.name][0], error=made[own.name][1]) if own.name in made else own
         for own in reranker.learned
     )
     rows = replace(reranker, learned=learned).coefficients().to_pylist()
     meanings = {row["name"]: row["meaning"] for row in rows}
-    assert meanings["days_since"].endswith("last purchase: not learned")
+    assert meanings["time_since"].endswith("last purchase: not learned")
     assert meanings["bought_lately"].endswith(": 1.00 x as likely")
     assert meanings["bought_before"].endswith(": 55 x as likely")

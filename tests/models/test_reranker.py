@@ -61,9 +61,9 @@ def test_lists_follow_the_formula():
     """Random lists and events, against the plain version of the whole formula."""
     for seed in range(20):
         random = np.random.default_rng(seed)
-        part = {item: float(random.normal()) for item in ZEROS}
+        part, if_bought = ({item: float(random.normal()) for item in ZEROS} for _ in range(2))
         trending = random.permutation(10)[: random.integers(0, 4)].tolist()
-        reranker = make_reranker(ZEROS, item_part=part, trending=trending)
+        reranker = make_reranker(ZEROS, item_part=part, bought_part=if_bought, trending=trending)
         lists = [
             [(int(item), float(random.random()) + 0.1) for item in random.permutation(10)[:n]]
             for n in random.integers(1, 6, 4)
@@ -74,20 +74,21 @@ def test_lists_follow_the_formula():
         top = reranker.apply(recs_of(*lists), k=5, history=events_of(*events), as_of=UNTIL)
         for user in (1, 3, 4):
             bought = reference.sum_purchases([(i, int(d) - 1) for u, i, d in events if u == user])
-            scores = expected_scores(dict(lists[user - 1]), bought, part, trending)
+            scores = expected_scores(dict(lists[user - 1]), bought, part, if_bought, trending)
             ranked = sorted(scores, key=lambda item: (-scores[item], item))[:5]
             own = top.filter(pc.equal(top["user_id"], user))
             assert own["item_id"].to_pylist() == ranked
             assert own["score"].to_pylist() == pytest.approx([scores[item] for item in ranked])
 
 
-def expected_scores(listed, bought, part, trending) -> dict[int, float]:
+def expected_scores(listed, bought, part, if_bought, trending) -> dict[int, float]:
     best = max(listed.values())
     logs = {item: np.log(score / best) for item, score in listed.items()}
     found = {}
     for entry in reference.wider_list(logs, bought, ZEROS, trending, 30):
         score = COEFFICIENTS["score"] * entry.score + part[entry.item]
         score += sum(COEFFICIENTS[n] * x for n, x in zip(TERMS, entry.terms, strict=True))
+        score += entry.terms[0] * if_bought[entry.item]
         if entry.sources:
             score += COEFFICIENTS["own" if "own" in entry.sources else "trending"]
         found[entry.item] = score
@@ -403,7 +404,7 @@ def test_it_cannot_be_changed(learned):
     for field in fields(learned):
         with pytest.raises(FrozenInstanceError):
             setattr(learned, field.name, None)
-    for name in ("item_part", "trending"):
+    for name in ("item_part", "bought_part", "trending"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(learned, name)[0] = 1
     with pytest.raises(TypeError):

@@ -304,7 +304,7 @@ JUNK = [
     (b"{}", "header.json: not the header of"),
     (b'{"format": "other", "version": 1}', "header.json: not the header of"),
     (b'{"format": "trimtab-item-bias", "version": 4}', "version 4, but this Trimtab reads up to 3"),
-    (b'{"format": "trimtab-reranker", "version": 99}', "reads up to 1; upgrade trimtab"),
+    (b'{"format": "trimtab-reranker", "version": 99}', "reads up to 2; upgrade trimtab"),
 ]
 
 
@@ -377,7 +377,7 @@ RERANKER_HEADERS = [
     (
         "coefficients",
         '[["score", "score", 1.0, 0.1]]',
-        "no bought_before, bought_lately, days_since",
+        "no bought_before, bought_lately, own, time_since",
     ),
     ("bias.unlisted", '"zero"', "'unlisted' is 'zero', but must be 'never'"),
     ("bias.scale", '"cubic"', "Invalid enum value 'cubic' - at `$.bias.scale`"),

@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 
 from trimtab.arrays import OWN, TRENDING, Lists
 from trimtab.kernels import reference as plain
-from trimtab.kernels.user_purchases import DAYS
+from trimtab.kernels.user_purchases import TICKS
 from trimtab.models.widening import (
     MOST_ADDED,
     SOURCES,
     Purchases,
     WiderLists,
-    days_before,
     sum_purchases,
     widen,
 )
-from trimtab.tables.times import DAY
+from trimtab.tables.times import DAY, tick_length
 
 N_ITEMS = 8
 ITEMS = st.integers(0, N_ITEMS - 1)
@@ -33,8 +32,11 @@ def columns_of(rows, kinds):
     return [np.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
 
 
-def sums_of(events, n_users: int) -> Purchases:
-    return sum_purchases(*columns_of(events, (np.int32, np.int32, np.int64)), n_users)
+def sums_of(events, n_users: int, window: int = 3 * DAY) -> Purchases:
+    """Events have a user, an item and ticks before the instant."""
+    users, items, ticks = columns_of(events, (np.int32, np.int32, np.int64))
+    times = -1 - ticks * tick_length(window)
+    return sum_purchases(users, items, times, 0, window, n_users)
 
 
 def bought_by(purchases: Purchases, user: int) -> dict[int, plain.Bought]:
@@ -87,8 +89,8 @@ def test_what_a_user_bought_by_hand():
 
 
 def test_thousands_of_years_are_capped():
-    found = sums_of([(0, 1, 2 * DAYS), (0, 2, 3)], 1)
-    assert bought_by(found, 0)[1].age == DAYS
+    found = sums_of([(0, 1, 2 * TICKS), (0, 2, 3)], 1)
+    assert bought_by(found, 0)[1].age == TICKS
     assert bought_by(found, 0)[2].age == 4.0
 
 
@@ -97,10 +99,14 @@ def test_no_users():
     assert (found.indptr.tolist(), len(found.lengths), len(found.items)) == ([0], 0, 0)
 
 
-def test_days_count_back_from_the_instant():
-    instant = 100 * DAY + 7
-    times = [instant - 1, instant - DAY, instant - DAY - 1, instant - 2 * DAY, 0]
-    assert days_before(instant, np.array(times)).tolist() == [0, 0, 1, 1, 100]
+@pytest.mark.parametrize("window", [3 * DAY, DAY // 24])
+def test_ticks_count_back_from_the_instant(window):
+    tick, instant = tick_length(window), 100 * DAY + 7
+    times = np.array([instant - 1, instant - tick, instant - tick - 1, instant - 2 * tick, 7])
+    items, users = np.arange(5, dtype=np.int32), np.zeros(5, np.int32)
+    found = sum_purchases(users, items, times, instant, window, 1)
+    assert found.ages.tolist() == [1, 1, 2, 2, 100 * DAY // tick]
+    assert found.recent == pytest.approx(np.exp(-found.ages * tick / (10 * window)))
 
 
 # Wider lists --------------------------------------------------------------------------------

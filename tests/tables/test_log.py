@@ -16,7 +16,7 @@ from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, re
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.replay.windows import Window, find_holes
 from trimtab.tables.log import Log
-from trimtab.tables.times import has_zone
+from trimtab.tables.times import DAY, duration_name, has_zone, read_duration, tick_length
 
 EVENTS = pa.table(
     {
@@ -292,3 +292,23 @@ def test_weeks_after_count_where_they_are_known():
     # The days before the log do not count.
     assert holes(begun, days=15, first=MONDAY - timedelta(14)) == [(MONDAY, 1, 40)]
     assert holes(begun, until=MONDAY + timedelta(1)) == []
+
+
+# Durations ----------------------------------------------------------------------------------------
+
+
+def test_durations():
+    hour = DAY // 24
+    for text, length in (
+        ("3d", 3 * DAY),
+        ("6h", 6 * hour),
+        ("15min", hour // 4),
+        ("90min", 90 * hour // 60),
+    ):
+        assert read_duration("window", text) == length
+        assert read_duration("window", duration_name(length)) == length
+    assert read_duration("window", timedelta(hours=6)) == 6 * hour
+    assert [tick_length(own) for own in (3 * DAY, DAY, hour)] == [DAY, DAY, hour // 12]
+    for value in ("", "3", 3, "36h", "0d", "30s", "-1d", "1 d", timedelta(seconds=30), None):
+        with pytest.raises(SettingError, match=r"window=.*must be whole days like 3d, or less"):
+            read_duration("window", value)

@@ -223,16 +223,16 @@ def line_curve(
 
 # What users bought, and wider lists -------------------------------------------------------------
 
-FADING_DAYS = 30.0
+FADING = 30.0  # ticks
 BY_TIMES = 1e-3
 
 
 class Bought(NamedTuple):
     """What a user did with one item before an instant."""
 
-    times: float  # different days on which the user bought it
-    age: float  # days since the last of them, from 1
-    lately: float  # `times`, where a purchase of 30 days ago counts 1/e
+    times: float  # different ticks in which the user bought it
+    age: float  # ticks since the last of them, from 1
+    lately: float  # `times`, where a purchase of 30 ticks ago counts 1/e
 
 
 class Entry(NamedTuple):
@@ -258,7 +258,7 @@ def sum_purchases(purchases: Iterable[tuple[int, int]]) -> dict[int, Bought]:
         item: Bought(
             times=float(len(days)),
             age=float(min(days) + 1),
-            lately=sum(math.exp(-(day + 1) / FADING_DAYS) for day in sorted(days)),
+            lately=sum(math.exp(-(day + 1) / FADING) for day in sorted(days)),
         )
         for item, days in sorted(days_of.items())
     }

@@ -1,16 +1,16 @@
 """What each user bought before an instant, and lists with what the engine did not list.
 
-Purchases are summed by item: how often, when last, and how much of late. Purchases of one item on
-one day count once. Days are numbered backwards from the instant: 0 are the 24 hours before it, so
-the age of a purchase in days is its day + 1.
+Purchases are summed by item: how often, when last, and how much of late. Purchases of one item in
+one tick (a day, or less) count once. Ticks are numbered backwards from the instant: 0 ends with it,
+so the age of a purchase in ticks is its tick + 1.
 
 To the list of a user are added the items that trend, and the items that the user bought most and
 last. Added items get the score of the list's last item. Each entry gets four terms, all 0 for what
 the user never bought:
 
     bought before    1
-    times            log of the number of days on which the user bought it
-    days since       log of the days since the last time
+    times            log of the number of ticks in which the user bought it
+    time since       log of the ticks since the last time
     lately           log of 1 + purchases, where older ones count less
 """
 
@@ -22,21 +22,20 @@ from trimtab.arrays import LISTED, OWN, TRENDING
 from trimtab.kernels.compiling import helper, kernel
 from trimtab.kernels.short_arrays import STACK, sort_curve
 
-DAYS = 1 << 20  # numbers of days in a key
-FADING_DAYS = 30.0  # a purchase this old counts 1/e of a new one
+TICKS = 1 << 20  # numbers of ticks in a key
 N_TERMS = 4
 _BY_TIMES = 1e-3  # weight of the number of purchases, next to the recent ones
 
 
 @kernel
-def group_purchases(users, items, days, counts, starts, keys, grouped_counts):
-    """Group purchases by user, as keys that sort by item and then by day.
+def group_purchases(users, items, ticks, counts, starts, keys, grouped_counts):
+    """Group purchases by user, as keys that sort by item and then by tick.
 
     Args:
         users: user of each purchase.
         items: item of each purchase.
-        days: day of each purchase, from 0; later ones are capped.
-        counts: number of days that each purchase stands for.
+        ticks: tick of each purchase, from 0; later ones are capped.
+        counts: number of ticks that each purchase stands for.
         starts: index of the first purchase of each user; advanced.
         keys: filled.
         grouped_counts: filled.
@@ -44,12 +43,12 @@ def group_purchases(users, items, days, counts, starts, keys, grouped_counts):
     for row in range(len(users)):
         place = starts[users[row]]
         starts[users[row]] = place + 1
-        keys[place] = np.int64(items[row]) * DAYS + min(days[row], DAYS - 1)
+        keys[place] = np.int64(items[row]) * TICKS + min(ticks[row], TICKS - 1)
         grouped_counts[place] = counts[row]
 
 
 @kernel
-def sum_purchases(start, stop, indptr, keys, counts, lengths, items, times, ages, recent):
+def sum_purchases(start, stop, indptr, keys, counts, fading, lengths, items, times, ages, recent):
     """Sum the purchases of each item by a range of users.
 
     Args:
@@ -58,10 +57,11 @@ def sum_purchases(start, stop, indptr, keys, counts, lengths, items, times, ages
         indptr: start of each user's purchases, and of the user's items in the results.
         keys: from `group_purchases`; sorted here.
         counts: of the keys; sorted with them.
+        fading: ticks; a purchase this old counts 1/e of a new one.
         lengths: number of items of each user; filled.
         items: filled, ascending for each user.
-        times: days on which the user bought the item; filled.
-        ages: days since the last purchase, from 1; filled.
+        times: ticks in which the user bought the item; filled.
+        ages: ticks since the last purchase, from 1; filled.
         recent: `times` with older purchases counting less; filled.
     """
     stack = np.empty(STACK, np.int64)
@@ -79,8 +79,8 @@ def sum_purchases(start, stop, indptr, keys, counts, lengths, items, times, ages
             while row < n and own[row] == key:
                 count = max(count, counts[first + row])
                 row += 1
-            item = key // DAYS
-            age = key - item * DAYS + 1
+            item = key // TICKS
+            age = key - item * TICKS + 1
             if out < first or items[out] != item:
                 out += 1
                 items[out] = item
@@ -88,7 +88,7 @@ def sum_purchases(start, stop, indptr, keys, counts, lengths, items, times, ages
                 ages[out] = age
                 recent[out] = 0.0
             times[out] += count
-            recent[out] += count * np.exp(-age / FADING_DAYS)
+            recent[out] += count * np.exp(-age / fading)
         lengths[user] = out + 1 - first
 
 
@@ -131,8 +131,8 @@ def widen_lists(
         own_indptr: start of each user's items.
         own_lengths: number of each user's items.
         own_items: what the users bought.
-        own_times: days on which they bought it.
-        own_ages: days since the last time.
+        own_times: ticks in which they bought it.
+        own_ages: ticks since the last time.
         own_recent: `own_times` with older purchases counting less.
         may_add: whether an item may be added, by item.
         trending: items to add to every list.

@@ -32,6 +32,7 @@ from trimtab.learn.coded_part import (
 )
 from trimtab.learn.sales import (
     NO_SALES,
+    USUAL_WINDOW,
     Events,
     Grid,
     Histories,
@@ -154,7 +155,7 @@ def count_tables(
     known = Vocabulary(survey.item_ids).column
     items, (_, *codes) = Vocabulary.encode(known, *(table.ids(ITEM) for table in shared.values()))
     codes_of = dict(zip(shared, codes, strict=True))
-    log = _Timeline(survey, shared.get("history"), reading.timed)
+    log = _Timeline(survey, shared.get("history"), reading.timed, settings.window_length)
     plan = _make_plan(settings, survey, items.ids, _scale_events(coded, survey), log)
     counts = sum_parts(coded.map(count_part, plan))
     _check_counts(counts, plan, survey)
@@ -222,7 +223,9 @@ def _sum_event_weights(part: CodedPart, most: float, quanta: float) -> Ints:
 class _Timeline:
     """When things were sold: the grid of ticks, and the windows on it."""
 
-    def __init__(self, survey: Survey, history: Table | None, timed: bool) -> None:
+    def __init__(
+        self, survey: Survey, history: Table | None, timed: bool, window: int | None
+    ) -> None:
         latest, by_day = survey.latest, survey.by_day
         self._history, self._timed = history, timed and survey.last_sale is not None
         self._is_counts = history is not None and history.has(COUNT)
@@ -242,14 +245,15 @@ class _Timeline:
             latest = survey.last_sale
             first = min(survey.starts.values())
             starts = [survey.starts.get(label, first) for label in survey.labels]
-            self.grid = Grid(0) if by_day else Grid.through(starts)
+            self.grid = Grid.of(window) or (Grid(0) if by_day else Grid.through(starts))
             self._starts = [self.grid.start(self.grid.tick(start)) for start in starts]
             self.newest = None if self._is_counts else max(self._starts)
         elif latest is not None:
-            self.grid = Grid((latest + 1) % DAY)
+            self.grid = Grid.of(window) or Grid((latest + 1) % DAY)
         if self.grid is not None and latest is not None:
             self._until = self.grid.tick(latest) + 1
             self._end = latest + (DAY if by_day else 1)
+        self._window = window
 
     def count_shared(self, items: Codes, plan: Plan) -> Sales:
         """Return the sales of a history without users."""
@@ -274,16 +278,17 @@ class _Timeline:
         ticks = [self._until] * plan.n_windows
         if self._timed and self.grid is not None:
             ticks = [self.grid.tick(start) for start in self._starts]
-        window = max(1, self._until - max(ticks))
+        tick = DAY if self.grid is None else self.grid.length
+        length = self._window or max(self._until - max(ticks), 0) * tick or USUAL_WINDOW * tick
         counted = partial(
-            history_before, sales, n_items=plan.n_items, window=window,
+            history_before, sales, n_items=plan.n_items, window=length // tick, short=length < DAY,
             timed=self.grid is not None and not self._is_counts,
         )  # fmt: skip
         before = tuple(map(counted, ticks))
         if self.newest is None:
             return Histories(before)
         now = counted(self._until)
-        return Histories(before, now, window, tuple(self._starts), self._end, sales.n_users)
+        return Histories(before, now, length, tuple(self._starts), self._end, sales.n_users)
 
 
 _UNTIMED = (

@@ -31,14 +31,14 @@ from trimtab.learn.held_out import (
     trace_line,
     values_at,
 )
-from trimtab.learn.sales import NEVER, Histories, History
+from trimtab.learn.sales import HORIZONS, NEVER, SHORT_HORIZONS, Histories, History
 from trimtab.learn.units import N_FOLDS, Hashes, HitLists, folds_of
+from trimtab.tables.times import DAY
 
 _PRIOR_LISTS = 10.0  # lists at the average rate, added to each item
 _PRIOR_SALES = 20.0  # sales at the long-run share, added to each item
 _PRIOR_VISITS = 5.0
 _HALF = 0.5
-_WINDOW_DAYS = 4.0
 _PAIRS_OF_FOLDS = tuple(combinations(range(N_FOLDS), 2))
 _LEFT_OUT = (*((fold,) for fold in range(N_FOLDS)), *_PAIRS_OF_FOLDS)  # of the tables of a window
 _LONGEST = 2.0  # times the model's length, of a line
@@ -55,7 +55,8 @@ _RARE = 0.005  # of list entries have features further out
 #     shown     slots that it takes in the engine's own top k
 Known = Mapping[str, Floats]
 
-_LONGER = {"quarter": "long", "month": "quarter", "week": "month", "window": "week"}
+_HORIZONS = (*HORIZONS, *SHORT_HORIZONS)
+_LONGER = dict(zip(_HORIZONS, ("long", *_HORIZONS), strict=False))
 
 
 def _share(known: Known, horizon: str) -> Floats:
@@ -94,9 +95,9 @@ def _rise_over_long(sold: str) -> Callable[[Known], Floats]:
     return log_rise
 
 
-def _week_over_month(known: Known) -> Floats:
-    of_month = _plain_share(known["month"])
-    return np.log((known["week"] + _HALF) / (float(known["week"].sum()) * of_month + _HALF))
+def _late_rise(known: Known) -> Floats:
+    lately, of_longer = known["3_windows"], _plain_share(known["9_windows"])
+    return np.log((lately + _HALF) / (float(lately.sum()) * of_longer + _HALF))
 
 
 def _log_rate(hits: Floats, tries: Floats, prior: float, all_hits: float) -> Floats:
@@ -114,8 +115,8 @@ def _repeat_rate(known: Known) -> Floats:
     return _log_rate(known["again"], known["long"], _PRIOR_VISITS, float(known["again"].sum()))
 
 
-def _days_unsold(known: Known) -> Floats:
-    return np.log(1.0 + np.minimum(known["since"], NEVER) / _WINDOW_DAYS)
+def _unsold(known: Known) -> Floats:
+    return np.log(1.0 + np.minimum(known["since"], NEVER))
 
 
 def _share_difference(known: Known) -> Floats:
@@ -127,13 +128,11 @@ def _share_difference(known: Known) -> Floats:
 Features = tuple[tuple[str, str, Callable[[Known], Floats]], ...]
 AS_OF: Features = (
     ("long_run_share", "long", lambda known: np.log(_smooth_share(known["long"]))),
-    ("rise_of_quarter", "quarter", _rise("quarter")),
-    ("rise_of_month", "month", _rise("month")),
-    ("rise_of_week", "week", _rise("week")),
-    ("rise_of_window", "window", _rise("window")),
+    *((f"rise_of_{horizon}", horizon, _rise(horizon)) for horizon in _HORIZONS),
+    ("sales_of_window", "window", lambda known: np.log(1.0 + known["window"])),
     ("bought_per_listed", "bought", _bought_per_listed),
     ("share_shown", "shown", lambda known: np.log(_smooth_share(known["shown"]))),
-    ("days_unsold", "since", _days_unsold),
+    ("unsold", "since", _unsold),
     ("age", "age", lambda known: np.log(1.0 + known["age"])),
     ("repeat_rate", "again", _repeat_rate),
 )
@@ -143,9 +142,9 @@ OF_WINDOW: Features = (
     ("rise", "long", _rise_over_long("bought")),
     ("share_difference", "long", _share_difference),
     ("long_run_sales", "long", lambda known: np.log(known["long"] + 1.0)),
-    ("rise_of_month", "month", _rise_over_long("month")),
-    ("rise_of_week", "month", _week_over_month),
-    ("days_unsold", "since", _days_unsold),
+    ("rise_of_9_windows", "9_windows", _rise_over_long("9_windows")),
+    ("rise_of_3_windows", "9_windows", _late_rise),
+    ("unsold", "since", _unsold),
     ("repeat_rate", "again", _repeat_rate),
 )
 
@@ -289,7 +288,7 @@ class Shared:
 
     def forecast(self, lifts: Lifts, persistence: Persistence = TREND) -> Forecast:
         """The lift to expect from that of what was held out."""
-        return forecast_lift(lifts, self.as_of, self.histories.window_ticks, persistence)
+        return forecast_lift(lifts, self.as_of, self.histories.window / DAY, persistence)
 
     # Features of items
 

@@ -343,10 +343,11 @@ def forecast_lift(
     # Where the engine alone has nothing, the share is 1 whatever the users gain.
     by_gain = lifts.gain / max(lifts.gain_error, 1e-300)
     z_score = min(lifts.share / max(float(np.sqrt(unclear)), 1e-300), by_gain)
-    shorter = min(1.0, window_days / _DAYS_AHEAD)
+    # Lists that are renewed more than once a day are judged on the window that follows.
+    shorter = min(1.0, window_days / _DAYS_AHEAD) if window_days >= 1 else 1.0
     ahead = between * shorter**persistence.averaging
     error = float(np.sqrt(of_mean + ahead + of_users * shorter))
-    is_told = lifts.by_window or window_days > 1
+    is_told = lifts.by_window or window_days > 1  # one window of a day says nothing of others
     if not as_of:
         return Forecast(z_score, lifts.share, error, is_told=is_told)
     fading = shorter**persistence.fading * (1.0 if lifts.by_window else persistence.one_window)

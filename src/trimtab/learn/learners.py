@@ -25,6 +25,7 @@ from trimtab.progress import Progress, progress_reporter
 from trimtab.tables.columns import COUNT, ITEM, SCORE, TIMESTAMP, USER
 
 REPEATS = ("auto", "add", "never")
+SHARED_SETTINGS = ("k", "metric", "scale", "seed", "window")  # of both learners
 _LEARNS_FROM = "a reranker learns from who bought what and when"
 
 
@@ -48,6 +49,8 @@ class BiasLearner(LearnerSettings):
             held-out data: log (additive if most k-th scores are 0 or below) unless another is
             clearly better.
         seed: random seed for user folds.
+        window: length of a window, like "3d", "6h" or "15min": horizons and ages of sales are
+            measured by it. By default the whole days that the newest purchases cover.
         unlisted: "never": only listed items can be recommended; "zero": an item that is not on a
             user's list scores 0 plus its bias, and is ranked if that is above 0 (engine scores
             must be at least 0).
@@ -175,6 +178,7 @@ class RerankLearner:
         repeats: whether items that the user bought before may be added: "add", "never", or "auto":
             unless the engine's lists never hold what the user already has.
         seed: random seed for user folds and samples.
+        window: length of a window, as for `BiasLearner`.
     """
 
     k: int = 10
@@ -183,17 +187,19 @@ class RerankLearner:
     widen: str = "any"
     repeats: str = "auto"
     seed: int = 0
+    window: str | None = None
 
     def __post_init__(self) -> None:
         require_choice("widen", self.widen, WIDEN)
         require_choice("repeats", self.repeats, REPEATS)
-        for name in ("k", "seed"):
+        for name in ("k", "seed", "window"):
             object.__setattr__(self, name, getattr(self.biases, name))
 
     @property
     def biases(self) -> BiasLearner:
         """The learner of the item part."""
-        return BiasLearner(k=self.k, metric=self.metric, scale=self.scale, seed=self.seed)
+        shared = {name: getattr(self, name) for name in SHARED_SETTINGS}
+        return BiasLearner(**shared)
 
     def fit(
         self,

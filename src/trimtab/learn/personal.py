@@ -40,7 +40,7 @@ from trimtab.learn.units import Units
 from trimtab.models.item_bias import ItemBias
 from trimtab.models.model import Coefficient, RerankSummary
 from trimtab.models.reranker import Reranker
-from trimtab.models.widening import SOURCES, TERMS, WiderLists
+from trimtab.models.widening import PRODUCTS, SOURCES, TERMS, WiderLists
 from trimtab.progress import Progress
 
 _GAIN = 1.0  # standard errors by which a source of wider lists must gain
@@ -268,7 +268,7 @@ def build_reranker(
     histories = counted.histories
     assert histories.now is not None
     assert histories.end is not None
-    coefficients, item_part = _add_up(fit, personal)
+    coefficients, *parts = _add_up(fit, personal)
     lift, low, high = personal.forecast.interval()
     summary = RerankSummary(
         metric=fit.shared.metric,
@@ -286,7 +286,8 @@ def build_reranker(
     )
     return Reranker(
         bias=fit.bias,
-        item_part=item_part,
+        item_part=parts[0],
+        bought_part=parts[1],
         trending=trending_items(histories.now),
         learned=coefficients,
         summary=summary,
@@ -295,15 +296,21 @@ def build_reranker(
         score_unit=fit.shared.score_unit,
         learned_until=histories.end,
         has_zone=bool(counted.survey.zoned),
+        window_length=histories.window,
     )
 
 
-def _add_up(fit: BiasFit, personal: LearnedPersonal) -> tuple[tuple[Coefficient, ...], Floats]:
-    """Coefficients as far as they are kept, and what they say of each item as of now."""
+def _add_up(
+    fit: BiasFit, personal: LearnedPersonal
+) -> tuple[tuple[Coefficient, ...], Floats, Floats]:
+    """Coefficients as far as they are kept, and what they say of each item as of now.
+
+    That is for users with purchases, and for those who bought the item.
+    """
     if personal.coefficients is None or personal.covariance is None or personal.shared is None:
-        return (), np.zeros(fit.shared.n_items)
+        return (), *np.zeros((2, fit.shared.n_items))
     names, now = personal.shared.tonight()
-    kinds = dict.fromkeys(names, "item") | dict.fromkeys(TERMS, "personal")
+    kinds = dict.fromkeys(names, "item") | dict.fromkeys((*TERMS, *PRODUCTS), "personal")
     kinds = {"score": "score"} | kinds | dict.fromkeys(personal.sources, "added")
     length, engine = personal.length, fit.learned.score_coefficient
     values = length * personal.coefficients.beta
@@ -315,4 +322,8 @@ def _add_up(fit: BiasFit, personal: LearnedPersonal) -> tuple[tuple[Coefficient,
     coefficients = tuple(
         Coefficient(name, kind, float(value), float(error)) for (name, kind), value, error in rows
     )
-    return coefficients, trend + (1.0 - length) * biases
+    value_of = {own.name: own.value for own in coefficients}
+    bought = np.zeros(len(now))
+    for name, feature in PRODUCTS.items():
+        bought += value_of[name] * now[:, names.index(feature)]
+    return coefficients, trend + (1.0 - length) * biases, bought

@@ -1,8 +1,9 @@
 """A sample of the units on wider lists, and the choice model on them.
 
-    logit(u, i) = α·score(u, i) + θ·x(i) + φ·z(u, i) + κ(source of i)
+    logit(u, i) = α·score(u, i) + θ·x(i) + φ·z(u, i) + ψ·x(i)·bought(u, i) + κ(source of i)
 
-x are the features of items, z the terms of the user's own purchases; κ is 0 for listed items. All
+x are the features of items, z the terms of the user's own purchases; ψ is for some features, where
+the user bought the item before; κ is 0 for listed items. All
 coefficients are learned together, again from the start: θ learned without z counts as a trend of
 the item what the user's own purchases explain. Everything is as of the start of each unit's window.
 """
@@ -22,7 +23,7 @@ from trimtab.learn.held_out import LineCurve
 from trimtab.learn.sales import Histories, History
 from trimtab.learn.units import HitLists, Units, join, join_learning, take_learning
 from trimtab.models.list_ranking import model_scores, to_scale
-from trimtab.models.widening import MOST_ADDED, WiderLists, days_before, sum_purchases, widen
+from trimtab.models.widening import MOST_ADDED, PRODUCTS, WiderLists, sum_purchases, widen
 
 _BY_CHANCE = 0.1  # of what chance would put on lists: engines that never list what a user has
 _LEAST_BY_CHANCE = 20.0  # entries
@@ -38,7 +39,7 @@ def sample_units(counted: Counted, shared: Shared) -> Units:
 
 def trending_items(history: History) -> Codes:
     """The best sellers just before an instant, best first."""
-    sold = history["window"]
+    sold = history.get("twelfth", history["window"])
     order = np.argsort(-sold, kind="stable")[:MOST_ADDED]
     return order[sold[order] > 0].astype(np.int32)
 
@@ -63,8 +64,10 @@ def widen_units(units: Units, shared: Shared, widen_by: str) -> tuple[WiderLists
         own = by_window[units.windows[by_window] == window]
         rows, start = find_positions(units.users[own], log.users), shared.histories.starts[window]
         early = np.flatnonzero((rows >= 0) & (log.times < start))
-        days = days_before(start, log.times[early])
-        purchases = sum_purchases(rows[early], log.items[early], days, len(own))
+        purchases = sum_purchases(
+            rows[early], log.items[early], log.times[early], start, shared.histories.window,
+            len(own),
+        )  # fmt: skip
         has_purchases[own] = purchases.lengths > 0
         may_add = np.full(shared.n_items, widen_by == "any")
         if widen_by == "listed":
@@ -117,11 +120,15 @@ class PersonalUnits(ChoiceUnits):
         self, wide: WiderLists, data: HitLists, shared: Shared, sources: int, by_biases: Floats,
         score_coefficients: Floats,
     ) -> None:  # fmt: skip
-        terms = np.concatenate([wide.terms, wide.added(sources)], axis=1)
-        super().__init__(data, shared, terms=terms)
+        super().__init__(data, shared)
         self._wide, self._sources, self._by_biases = wide, sources, by_biases
         self._score_coefficients = score_coefficients
         self._of_unit = np.repeat(np.arange(data.n_units), np.diff(data.lists.indptr))
+        names, tables = shared.tonight()[0], self._tables
+        places = [names.index(feature) for feature in PRODUCTS.values()]
+        of_items = tables[data.windows[self._of_unit, None], self._local[:, None], places]
+        products = wide.terms[:, :1] * of_items
+        self.terms = np.concatenate([wide.terms, products, wide.added(sources)], axis=1)
 
     def _columns(self) -> Iterator[Floats]:
         """What each coefficient is multiplied by: score, features and terms, by entry."""

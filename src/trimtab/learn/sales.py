@@ -1,7 +1,9 @@
 """Sales by item and tick, and what they say as of an instant.
 
-Time is counted in ticks of a fixed grid, days for now. A user who buys an item several times in a
-tick counts once. Any horizon before an instant on the grid is a sum of ticks.
+Time is counted in ticks of a fixed grid: days, or twelfths of a window shorter than a day. A user
+who buys an item several times in a tick counts once. Any horizon before an instant on the grid is a
+sum of ticks. Horizons and ages are measured in windows, so that what is learned is the same at any
+pace.
 """
 
 from __future__ import annotations
@@ -13,24 +15,32 @@ import numpy as np
 
 from trimtab.arrays import Codes, Floats, Ints
 from trimtab.parts.packing import packable
-from trimtab.tables.times import DAY
+from trimtab.tables.times import DAY, tick_length
 
-WEEK = 7  # ticks
-HORIZONS = {"quarter": 91, "month": 30, "week": WEEK}  # ticks
-NEVER = 400.0  # ticks since the last sale of what was never sold
+USUAL_WINDOW = 3  # ticks, if it is not known
+# Horizons in windows, each with the next longer one; the last two only of windows below a day.
+HORIZONS = {"27_windows": 27.0, "9_windows": 9.0, "3_windows": 3.0, "window": 1.0}
+SHORT_HORIZONS = {"third": 1 / 3, "twelfth": 1 / 12}
+NEVER = 100.0  # windows since the last sale of what was never sold
 _LEAST_BEFORE = 0.1  # sales in the ticks before a window, over those in the newest window
 _MIDDLE = 2**31  # ticks before 1970 are below 0
 
 
 @packable
 class Grid(NamedTuple):
-    """Ticks of a day each, counted from a time of day."""
+    """Ticks of the same length, counted from an origin; both in microseconds."""
 
-    origin: int  # in microseconds
+    origin: int
+    length: int = DAY
+
+    @staticmethod
+    def of(window: int | None) -> Grid | None:
+        """Return the grid of windows shorter than a day; None for windows of whole days."""
+        return Grid(0, tick_length(window)) if window is not None and window < DAY else None
 
     @staticmethod
     def through(starts: list[int]) -> Grid:
-        """Return the grid that lies closest before all windows.
+        """Return the grid of days that lies closest before all windows.
 
         Windows begin with their first purchase, a little after the shop's midnight. A tick begins
         with the earliest of these times of day, around the clock, so that what was sold in a window
@@ -42,16 +52,16 @@ class Grid(NamedTuple):
 
     def ticks(self, times: Ints) -> Codes:
         """Return the tick that each time is in."""
-        ticks: Codes = ((times - self.origin) // DAY).astype(np.int32)
+        ticks: Codes = ((times - self.origin) // self.length).astype(np.int32)
         return ticks
 
     def tick(self, time: int) -> int:
         """Return the tick that a time is in."""
-        return (time - self.origin) // DAY
+        return (time - self.origin) // self.length
 
     def start(self, tick: int) -> int:
         """Return when a tick begins."""
-        return self.origin + tick * DAY
+        return self.origin + tick * self.length
 
 
 @packable
@@ -155,15 +165,14 @@ def _weigh_visits(items: Codes, grouped: Codes, weights: Floats) -> Floats:
 #     long      visits
 #     buyers    different users
 #     again     visits of users who had bought the item before
-#     quarter, month, week    visits of the last ticks; see `HORIZONS`
-#     window    visits of as many ticks as the newest window has
-#     since     ticks since the last sale
-#     age       ticks since the first sale
+#     27_windows, ..., window, third, twelfth    visits of so long before; see `HORIZONS`
+#     since     windows since the last sale
+#     age       windows since the first sale
 History = dict[str, Floats]
 
 
 def history_before(
-    sales: Sales, tick: int, n_items: int, window: int = WEEK, timed: bool = True
+    sales: Sales, tick: int, n_items: int, window: int, short: bool = False, timed: bool = True
 ) -> History:
     """Return what was sold before a tick.
 
@@ -171,7 +180,8 @@ def history_before(
         sales: of all users.
         tick: the first that does not count.
         n_items: number of item codes.
-        window: ticks of the newest window.
+        window: ticks of a window.
+        short: whether it is shorter than a day.
         timed: whether the ticks of sales are known.
     """
     early = sales.ticks < tick
@@ -185,11 +195,11 @@ def history_before(
         found["buyers"] = count(sales.buyers[early])
         found["again"] = found["long"] - count(sales.firsts[early])
     if timed:
-        for name, ticks in {**HORIZONS, "window": window}.items():
-            found[name] = count(visits, ago < ticks)
+        for name, windows in (HORIZONS | (SHORT_HORIZONS if short else {})).items():
+            found[name] = count(visits, ago < round(windows * window))
         found["since"], found["age"] = np.full(n_items, NEVER), np.zeros(n_items)
-        np.minimum.at(found["since"], items, ago)
-        np.maximum.at(found["age"], items, ago)
+        np.minimum.at(found["since"], items, ago / window)
+        np.maximum.at(found["age"], items, ago / window)
     return found
 
 
@@ -200,7 +210,7 @@ class Histories:
     Args:
         before: each window; empty without history.
         now: None if timestamps are missing, or what sold just before the newest window.
-        window_ticks: length of the newest window; a week if it is not known.
+        window: length of a window, in microseconds.
         starts: of the windows, in microseconds; empty if they are not known.
         end: of the newest window.
         n_users: that the sales were to; 0 if users or timestamps are missing.
@@ -208,7 +218,7 @@ class Histories:
 
     before: tuple[History, ...] = ()
     now: History | None = None
-    window_ticks: int = WEEK
+    window: int = USUAL_WINDOW * DAY
     starts: tuple[int, ...] = ()
     end: int | None = None
     n_users: int = 0

@@ -15,6 +15,7 @@ from trimtab.checks import (
     require_whole,
 )
 from trimtab.errors import SettingError
+from trimtab.tables.times import duration_name, read_duration
 
 _CHOICES = {
     "metric": METRICS, "method": ("auto", "hierarchy", "ascent"), "scale": ("auto", *SCALES),
@@ -35,7 +36,7 @@ _NO_UNLISTED = {  # scales without unlisted items, and why
     "log": "a score of 0 stays 0 when multiplied",
     "list": "an unlisted item has no place on a list's own scale",
 }
-_SHARED = ("k", "metric", "method", "scale", "seed")  # by both methods
+_SHARED = ("k", "metric", "method", "scale", "seed", "window")  # by both methods
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class LearnerSettings:
     method: str = "auto"
     scale: str = "auto"
     seed: int = 0
+    window: str | None = None
     unlisted: str = "never"
     penalty: float = 1.0
     max_bias: float | None = 0.5
@@ -64,6 +66,8 @@ class LearnerSettings:
             if value is not None or name not in _MAY_BE_NONE:
                 check(name, value, *bounds)
                 object.__setattr__(self, name, kind(value))  # a plain number, which can be saved
+        if self.window is not None:
+            object.__setattr__(self, "window", duration_name(read_duration("window", self.window)))
         require_flag("exclude_unsold", self.exclude_unsold)
         if self.scale in _NO_UNLISTED and self.unlisted != "never":
             raise SettingError(
@@ -76,6 +80,11 @@ class LearnerSettings:
                 f"{name}={getattr(self, name)!r} is a setting of the ascent, but "
                 f"method={self.method!r}; leave it out or use method='ascent'"
             )
+
+    @property
+    def window_length(self) -> int | None:
+        """The length of a window, in microseconds; None if it is to be found in the purchases."""
+        return None if self.window is None else read_duration("window", self.window)
 
     @property
     def _changed(self) -> list[str]:

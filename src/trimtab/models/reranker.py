@@ -48,6 +48,7 @@ class RankedItems(NamedTuple):
 
     bias: Floats
     item_part: Floats  # for users with purchases
+    bought_part: Floats  # for those who bought the item
     excluded: Flags  # not to be shown
     may_add: Flags  # may be added to lists
     trending: Codes  # best first
@@ -63,6 +64,7 @@ class Reranker(Model):
 
     bias: ItemBias
     item_part: Floats  # by item of the biases: what the choice model says, for users with purchases
+    bought_part: Floats  # the same for users who bought the item before; added to it
     trending: Codes  # items that sold most, best first; indices of items
     learned: tuple[Coefficient, ...]  # empty: all users are ranked by the biases
     summary: RerankSummary
@@ -71,13 +73,14 @@ class Reranker(Model):
     score_unit: float  # the size, in scores, of 1 in the choice model
     learned_until: int  # end of the newest window, in microseconds of UTC
     has_zone: bool  # whether timestamps had a time zone
+    window_length: int  # of the windows that it learned from, in microseconds
     needs_events: ClassVar[bool] = True
 
     def _rank(
         self, aligned: AlignedLists, k: int, depth: int | None, history: Any, as_of: Any,
         explore: int, seed: int,
     ) -> tuple[Lists, LeftOut]:  # fmt: skip
-        bought, left_out = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
+        bought, left_out = self._read_events(history, as_of, aligned)
         users = aligned.coded.units.user_codes
         try:
             with np.errstate(over="raise", invalid="raise"):
@@ -88,11 +91,23 @@ class Reranker(Model):
             raise DataError(SCORE_TOO_LARGE) from None
         return top, left_out
 
+    def _read_events(
+        self, history: Any, as_of: Any, aligned: AlignedLists
+    ) -> tuple[Purchases, LeftOut]:
+        return read_events(
+            history, as_of, aligned, self.learned_until, self.has_zone, self.window_length
+        )
+
     def _items(self, aligned: AlignedLists) -> RankedItems:
-        item_part = spread(self.item_part, aligned.known, len(aligned.items))
+        item_part, bought_part = (
+            spread(own, aligned.known, len(aligned.items))
+            for own in (self.item_part, self.bought_part)
+        )
         may_add = self.may_add(aligned.listed, aligned.excluded)
         trending = aligned.known[self.trending]
-        return RankedItems(aligned.bias, item_part, aligned.excluded, may_add, trending)
+        return RankedItems(
+            aligned.bias, item_part, bought_part, aligned.excluded, may_add, trending
+        )
 
     def may_add(self, listed: Codes, excluded: Flags) -> Flags:
         """Return whether items may be added to lists, given those that are on some list."""
@@ -122,7 +137,7 @@ class Reranker(Model):
             block = chosen[first : first + _BLOCK]
             wide, rest = self._widen(items, lists.take(block), users[block], purchases, depth)
             own = None if hidden is None else hidden.take(block)
-            scored = self.score(wide, items.item_part)
+            scored = self.score(wide, items)
             top = rank_lists(scored, k, np.zeros(len(items.bias)), items.excluded, hidden=own)
             if rest is not None:
                 top = append_rest(top, rest, k, items.excluded, _hide_shown(top, own))
@@ -148,18 +163,21 @@ class Reranker(Model):
         wide = widen(model, users, purchases, items.may_add, items.trending, self.sources)
         return wide if self.may_repeat else wide.without_repeats(), rest
 
-    def score(self, wide: WiderLists, item_part: Floats) -> Lists:
-        """Return wider lists with the scores of the choice model; `item_part` is by item code."""
-        parts = (part for _, part in self._score_parts(wide, item_part))
+    def score(self, wide: WiderLists, items: RankedItems) -> Lists:
+        """Return wider lists with the scores of the choice model."""
+        parts = (part for _, part in self._score_parts(wide, items))
         return wide.lists._replace(scores=reduce(np.add, parts))
 
-    def _score_parts(self, wide: WiderLists, item_part: Floats) -> Iterator[tuple[str, Floats]]:
+    def _score_parts(self, wide: WiderLists, items: RankedItems) -> Iterator[tuple[str, Floats]]:
         """Yield the parts of the choice model's scores, each with its name."""
         values = defaultdict(float, {own.name: own.value for own in self.learned})
         yield "score", values["score"] * wide.lists.scores
-        yield "item", item_part[wide.lists.items]
+        yield "item", items.item_part[wide.lists.items]
         for name, term in zip(TERMS, wide.terms.T, strict=True):
-            yield name, values[name] * term
+            part = values[name] * term
+            if name == TERMS[0]:  # with what depends on the item
+                part += items.bought_part[wide.lists.items] * term
+            yield name, part
         sources = (name for name in SOURCES if name in self.summary.sources)
         for name, added in zip(sources, wide.added(self.sources).T, strict=True):
             yield name, values[name] * added
@@ -208,7 +226,7 @@ class Reranker(Model):
         own, listed = read_user(recs, user)
         coded = read_lists(own, "never", duplicates)
         aligned = align_lists(self.bias, coded, elsewhere=listed)
-        bought, _ = read_events(history, as_of, aligned, self.learned_until, self.has_zone)
+        bought, _ = self._read_events(history, as_of, aligned)
         items, deepest = self._items(aligned), choose_depth(self.bias, depth)
         lists = aligned.lists.take(np.array([len(coded.units) - 1]))
         longest = len(lists.items) + len(items.trending) + int(bought.lengths[0])
@@ -216,7 +234,7 @@ class Reranker(Model):
         top = self.rank_units(items, lists, _THE_USER, bought, None, longest, deepest).items
         if self.learned and bought.lengths[0]:
             wide, _ = self._widen(items, lists, _THE_USER, bought, deepest)
-            best, parts = wide.lists, dict(self._score_parts(wide, items.item_part))
+            best, parts = wide.lists, dict(self._score_parts(wide, items))
         else:
             best = split_lists(lists, deepest)[0]
             scaled = to_scale(best, self.bias.scale, self.summary.k).lists
@@ -252,6 +270,7 @@ class Reranker(Model):
         learned = tuple(own.at_strength(strength) for own in self.learned) if strength else ()
         return replace(
             self, bias=self.bias.with_strength(strength), item_part=strength * self.item_part,
+            bought_part=strength * self.bought_part,
             learned=learned, summary=replace(summary, lifts={}, sources=sources),
         )  # fmt: skip
 

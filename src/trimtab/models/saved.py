@@ -33,7 +33,7 @@ from trimtab.models.model import (
     RerankSummary,
     Summary,
 )
-from trimtab.models.widening import TERMS
+from trimtab.models.widening import TERMS, USUAL_WINDOW
 from trimtab.tables.columns import ITEM
 from trimtab.tables.files import first_line, write_atomically
 from trimtab.tables.folders import (
@@ -48,8 +48,10 @@ from trimtab.tables.vocabulary import is_text
 
 HEADER = "header.json"
 RERANKER_FOLDER = "reranker"  # within a version of a store
+_PARTS = {"item_part": pa.float64(), "bought_part": pa.float64()}  # of a Reranker, by item
 _ABANDONED_SECONDS = 3600  # older partial files were left by a killed writer
 _MAY_BE_NAN = ("gain", "low", "high")
+_RENAMED = {"days_since": "time_since"}  # coefficients in files made by 0.2.0
 _Instant = Annotated[  # from year 1 to 9999
     int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)
 ]
@@ -77,8 +79,12 @@ class SavedReranker(Struct, kw_only=True):
     score_unit: Annotated[float, Meta(ge=1e-100, le=1e100)]
     learned_until: _Instant
     has_zone: bool
+    window_length: Annotated[int, Meta(ge=1)] = USUAL_WINDOW  # those made by 0.2.0 have none
 
     def __post_init__(self) -> None:
+        self.learned = tuple(
+            own._replace(name=_RENAMED.get(own.name, own.name)) for own in self.learned
+        )
         needed = {"score", *TERMS, *self.summary.sources}
         if self.learned and (missing := needed - {own.name for own in self.learned}):
             raise ValueError(f"'coefficients' has no {', '.join(sorted(missing))}")
@@ -148,8 +154,10 @@ def save_reranker(reranker: Any, folder: Path) -> None:
     """Save a Reranker in a folder, replacing any that is there: the biases, and what it adds."""
     ranks = np.full(len(reranker.item_part), -1, np.int32)
     ranks[reranker.trending] = np.arange(len(reranker.trending), dtype=np.int32)
-    table = reranker.bias.table().append_column("item_part", pa.array(reranker.item_part))
-    _write(folder, _RERANKER, 1, reranker, table.append_column("trending", pa.array(ranks)))
+    table = reranker.bias.table()
+    for name, column in {**{n: getattr(reranker, n) for n in _PARTS}, "trending": ranks}.items():
+        table = table.append_column(name, pa.array(column))
+    _write(folder, _RERANKER, 2, reranker, table)
 
 
 def load_reranker(folder: Path) -> dict[str, Any]:
@@ -182,7 +190,7 @@ def _rebuild_reranker(table: pa.Table, saved: SavedReranker) -> dict[str, Any]:
     return {
         **msgspec.structs.asdict(saved),
         "bias": _rebuild_bias(table, saved.bias),
-        "item_part": np.array(table["item_part"].to_numpy()),
+        **{name: np.array(table[name].to_numpy()) for name in _PARTS},
         "trending": listed[np.argsort(ranks[listed], kind="stable")].astype(np.int32),
     }
 
@@ -281,6 +289,8 @@ def _read_table(content: bytes, saved: _SavedTable, kind: _Kind) -> pa.Table:
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     if table.num_rows != saved.rows:
         raise ValueError(f"the table has {table.num_rows} rows, but {HEADER} says {saved.rows}")
+    for name in kind.columns.keys() & _PARTS.keys() - {*table.column_names}:  # made by 0.2.0
+        table = table.append_column(name, pa.array(np.zeros(len(table))))
     _check_table(table, kind.columns)
     return table
 
@@ -305,6 +315,6 @@ def _check_table(table: pa.Table, columns: Mapping[str, pa.DataType]) -> None:
 
 _BIAS = _Kind("bias", "trimtab-item-bias", 3, SavedBias, BIAS_COLUMNS, _rebuild_bias)
 _RERANKER = _Kind(
-    RERANKER_FOLDER, "trimtab-reranker", 1, SavedReranker,
-    {**BIAS_COLUMNS, "item_part": pa.float64(), "trending": pa.int32()}, _rebuild_reranker,
+    RERANKER_FOLDER, "trimtab-reranker", 2, SavedReranker,
+    {**BIAS_COLUMNS, **_PARTS, "trending": pa.int32()}, _rebuild_reranker,
 )  # fmt: skip

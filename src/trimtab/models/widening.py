@@ -23,14 +23,20 @@ from trimtab.tables.times import (
     instant_of,
     microseconds,
     read_moment,
+    tick_length,
 )
 from trimtab.tables.vocabulary import Vocabulary
 from trimtab.threads import run_ranges
 
 SOURCES = {"trending": TRENDING, "own": OWN}
-TERMS = ("bought_before", "times_bought", "days_since", "bought_lately")
+TERMS = ("bought_before", "times_bought", "time_since", "bought_lately")
+PRODUCTS = {  # further terms: features of the item, where the user bought it before
+    "sales_if_bought": "sales_of_window", "repeats_if_bought": "repeat_rate",
+}  # fmt: skip
+USUAL_WINDOW = 3 * DAY  # of rerankers that were saved without it
 MOST_ADDED = 30  # items from each source
 WIDEN = ("any", "listed", "none")  # what may be added to lists
+_FADING = 10.0  # windows; a purchase this old counts 1/e of a new one
 _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after all others
 
 
@@ -40,35 +46,32 @@ _FEW, _FAR = 1_000, 30 * DAY  # one in so many events must not be so far after a
 class Purchases(NamedTuple):
     """The items that each user bought, ascending; one row per user.
 
-    The items of user u are at indptr[u] to indptr[u] + lengths[u]. Purchases of one item on one day
-    count once.
+    The items of user u are at indptr[u] to indptr[u] + lengths[u]. Purchases of one item in one
+    tick count once: a day, or a twelfth of a window shorter than a day.
     """
 
     indptr: Ints
     lengths: Ints
     items: Codes
-    times: Floats  # days on which the user bought the item
-    ages: Floats  # days since the last time, from 1
+    times: Floats  # ticks in which the user bought the item
+    ages: Floats  # ticks since the last time, from 1
     recent: Floats  # `times` with older purchases counting less
 
 
-def days_before(instant: int, times: Ints) -> Ints:
-    """Days from each time to a later instant; 0 for the 24 hours before it."""
-    days: Ints = (instant - 1 - times) // DAY
-    return days
-
-
 def sum_purchases(
-    users: Codes, items: Codes, days: Ints, n_users: int, counts: Floats | None = None
-) -> Purchases:
-    """What each user bought, from single purchases in any order.
+    users: Codes, items: Codes, times: Ints, instant: int, window: int, n_users: int,
+    counts: Floats | None = None,
+) -> Purchases:  # fmt: skip
+    """What each user bought before an instant, from single purchases in any order.
 
     Args:
         users: of purchases, from 0 to n_users - 1.
         items: of purchases.
-        days: before the instant; from 0.
+        times: of purchases, before the instant; both in microseconds.
+        instant: that ages are counted back from.
+        window: length of a window, which says how finely time is counted and how fast it fades.
         n_users: number of users.
-        counts: number of days that each purchase stands for; 1 each if None.
+        counts: number of ticks that each purchase stands for; 1 each if None.
     """
     from trimtab.kernels import user_purchases as kernels
 
@@ -76,16 +79,20 @@ def sum_purchases(
     n = len(users)
     keys, counted = np.empty(n, np.int64), np.empty(n)
     each = np.ones(n) if counts is None else counts
-    kernels.group_purchases(users, items, days, each, indptr[:-1].copy(), keys, counted)
+    tick = tick_length(window)
+    ticks = (instant - 1 - times) // tick
+    kernels.group_purchases(users, items, ticks, each, indptr[:-1].copy(), keys, counted)
     lengths = np.empty(n_users, np.int64)
     columns = np.empty(n, np.int32), np.empty(n), np.empty(n), np.empty(n)
-    run_ranges(kernels.sum_purchases, n_users, indptr, keys, counted, lengths, *columns)
+    fading = _FADING * window / tick
+    run_ranges(kernels.sum_purchases, n_users, indptr, keys, counted, fading, lengths, *columns)
     return Purchases(indptr, lengths, *columns)
 
 
 def read_events(
-    history: Any | None, as_of: Any | None, aligned: AlignedLists, learned_until: int, zoned: bool
-) -> tuple[Purchases, LeftOut]:
+    history: Any | None, as_of: Any | None, aligned: AlignedLists, learned_until: int, zoned: bool,
+    window: int,
+) -> tuple[Purchases, LeftOut]:  # fmt: skip
     """Return what the users of lists bought before an instant, and what is left out.
 
     Without a history, they bought nothing.
@@ -96,12 +103,14 @@ def read_events(
         aligned: the lists.
         learned_until: end of what the Reranker learned from.
         zoned: whether its timestamps had a time zone.
+        window: length of the windows that it learned from.
     """
     users = Vocabulary(aligned.coded.units.users, "recs", USER)
     if history is None:
-        choose_instant(as_of, np.empty(0, np.int64), learned_until, zoned)  # checks it
+        no_times: Ints = np.empty(0, np.int64)
+        instant = choose_instant(as_of, no_times, learned_until, zoned)  # checks it
         none: Codes = np.empty(0, np.int32)
-        return sum_purchases(none, none, np.empty(0, np.int64), len(users)), LeftOut()
+        return sum_purchases(none, none, no_times, instant, window, len(users)), LeftOut()
     events = read_frame(
         history, "history", USER, ITEM, TIMESTAMP, optional=(WEIGHT,), may_be_empty=True
     )
@@ -121,8 +130,8 @@ def read_events(
     used = np.flatnonzero(early & (rows >= 0) & (items >= 0))
     reasons = (~early, early & (rows < 0), early & (rows >= 0) & (items < 0))
     left_out = LeftOut(*(int(np.count_nonzero(reason)) for reason in reasons))
-    days = days_before(instant, times[used])
-    return sum_purchases(rows[used], items[used], days, len(users)), left_out
+    purchases = sum_purchases(rows[used], items[used], times[used], instant, window, len(users))
+    return purchases, left_out
 
 
 def choose_instant(

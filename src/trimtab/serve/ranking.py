@@ -23,7 +23,6 @@ from trimtab.models.widening import (
     MOST_ADDED,
     Purchases,
     choose_instant,
-    days_before,
     sum_purchases,
 )
 from trimtab.serve.wire import Item, RecentItem, RecentUse, RefusalError, RerankRequest, shorten
@@ -90,6 +89,7 @@ class Ranker:
             self._raised = positive[np.argsort(-bias.bias[positive], kind="stable")]
         if reranker is not None:
             self._item_part = np.append(reranker.item_part, 0.0)
+            self._bought_part = np.append(reranker.bought_part, 0.0)
             n_trending = MOST_ADDED if reranker.sources & TRENDING else 0
             self._trending = lookup.ids_at(reranker.trending[:n_trending])
         self._require_usable()
@@ -196,10 +196,13 @@ class Ranker:
             use.used = 0
             return self._rank(asked), use
         entries = [asked.recent[place] for place in used.tolist()]
-        return self._rank(asked, entries, days_before(moments.instant, moments.recent[used])), use
+        return self._rank(asked, entries, moments._replace(recent=moments.recent[used])), use
 
     def _rank(
-        self, asked: RerankRequest, recent: list[RecentItem] | None = None, days: Ints = _NO_TIMES
+        self,
+        asked: RerankRequest,
+        recent: list[RecentItem] | None = None,
+        moments: Moments | None = None,
     ) -> list[Item]:
         """Return the top k of a list: by the reranker if there are recent items."""
         if not asked.items:
@@ -215,7 +218,7 @@ class Ranker:
         lists = Lists(np.array([0, len(listed)], np.int64), _codes(listed, code_of), scores)
         try:
             with np.errstate(over="raise", invalid="raise"):
-                top = self._rank_lists(asked, lists, code_of, recent, days)
+                top = self._rank_lists(asked, lists, code_of, recent, moments)
         except FloatingPointError:
             raise RefusalError(422, SCORE_TOO_LARGE) from None
         if not np.isfinite(top.scores).all():
@@ -224,7 +227,7 @@ class Ranker:
 
     def _rank_lists(
         self, asked: RerankRequest, lists: Lists, code_of: dict[Any, int],
-        recent: list[RecentItem] | None, days: Ints,
+        recent: list[RecentItem] | None, moments: Moments | None,
     ) -> Lists:  # fmt: skip
         """Return the top k of a list of codes."""
         rows, hidden = self.lookup.find(code_of), _hide(asked, code_of)
@@ -233,16 +236,16 @@ class Ranker:
             allowed = set(asked.allowed)
             excluded |= np.array([item not in allowed for item in code_of], bool)
         depth = None if isinstance(asked.depth, str) else asked.depth or self.depth
-        if not recent or self.reranker is None:
+        if not recent or moments is None or self.reranker is None:
             return rank_on_scale(
                 lists, self.scale, self.learned_k, asked.k, biases, excluded, depth, hidden,
                 self.unlisted == "zero",
             )  # fmt: skip
         items = RankedItems(
-            biases, self._item_part[rows], excluded,
+            biases, self._item_part[rows], self._bought_part[rows], excluded,
             self.reranker.may_add(lists.items, excluded), _codes(self._trending, code_of),
         )  # fmt: skip
-        bought = _sum_up(recent, code_of, days)
+        bought = _sum_up(recent, code_of, moments, self.reranker.window_length)
         return self.reranker.rank_units(items, lists, _THE_USER, bought, hidden, asked.k, depth)
 
     def _find_unlisted(self, listed: list[Any], asked: RerankRequest) -> list[Any]:
@@ -260,10 +263,13 @@ def _codes(ids: list[Any], code_of: dict[Any, int]) -> Codes:
     return np.array([code_of[item] for item in ids], np.int32)
 
 
-def _sum_up(recent: list[RecentItem], code_of: dict[Any, int], days: Ints) -> Purchases:
+def _sum_up(
+    recent: list[RecentItem], code_of: dict[Any, int], moments: Moments, window: int
+) -> Purchases:
     codes = _codes([entry.item_id for entry in recent], code_of)
     counts = np.array([entry.count for entry in recent], np.float64)
-    return sum_purchases(np.zeros(len(codes), np.int32), codes, days, 1, counts)
+    users = np.zeros(len(codes), np.int32)
+    return sum_purchases(users, codes, moments.recent, moments.instant, window, 1, counts)
 
 
 def _hide(asked: RerankRequest, code_of: dict[Any, int]) -> Sets | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -24,6 +25,9 @@ from trimtab.tables.columns import TIMESTAMP
 from trimtab.tables.vocabulary import as_read_only, is_text
 
 DAY = 86_400_000_000  # microseconds
+_TICKS = 12  # of a window shorter than a day
+_UNITS = {"d": DAY, "h": DAY // 24, "min": DAY // 1440}
+_DURATION = re.compile(r"(\d{1,6})(d|h|min)")
 _CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows
 _STORED = pa.timestamp("us", tz="UTC")
 _FIRST, _END = 315_532_800, 4_102_444_800  # the years 1980 and 2100, in seconds since 1970
@@ -168,6 +172,34 @@ def instant_of(moment: datetime) -> int:
 def as_datetime(instant: int) -> datetime:
     """Return an instant as a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=int(instant))
+
+
+def read_duration(name: str, value: Any) -> int:
+    """Return the length of a window like 3d, 6h or 15min, in microseconds.
+
+    It is some whole days, or a part of a day that is at least a minute.
+    """
+    length = None
+    if isinstance(value, timedelta):
+        length = value // timedelta(microseconds=1)
+    elif isinstance(value, str) and (found := _DURATION.fullmatch(value)):
+        length = int(found[1]) * _UNITS[found[2]]
+    if length is None or length < _UNITS["min"] or (length > DAY and length % DAY):
+        raise SettingError(
+            f"{name}={value!r}: must be whole days like 3d, or less than a day like 6h or 15min"
+        )
+    return length
+
+
+def duration_name(length: int) -> str:
+    """Return a length of time as text like 3d, 6h or 15min."""
+    unit = next(unit for unit, size in _UNITS.items() if length % size == 0)
+    return f"{length // _UNITS[unit]}{unit}"
+
+
+def tick_length(window: int) -> int:
+    """Return how finely time is counted for windows of a length: in days, or twelfths of them."""
+    return DAY if window >= DAY else window // _TICKS
 
 
 def require_before(times: Ints, instant: int, name: str = "events") -> None:
