@@ -383,6 +383,7 @@ def bad_metrics() -> Iterator[dict[str, Any]]:
         {"topk": topk.drop_columns(["rank"])},
         {"topk": topk.drop_columns(["user_id"])},
         {"topk": with_windows(topk, ["w"])},
+        {"topk": change(topk, "user_id", 0, 999).slice(0, 1)},  # no user in common
         {"baseline": change(baseline, "rank", 700, np.nan)},
         {"baseline": change(baseline, "user_id", 0, 999).slice(0, 1)},
         {"truth": change(truth, "item_id", 500, None)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -13,7 +12,6 @@ import pyarrow as pa
 from counted_tables import count, history_of
 from trimtab.learn.sales import (
     NEVER,
-    NO_SALES,
     Events,
     Grid,
     History,
@@ -142,31 +140,6 @@ def test_sales_by_hand():
     assert before["window"].tolist() == [2.0, 0.0, 0.0]
     assert before["since"].tolist() == [1.0, 3.0, NEVER]
     assert history_before(found, 4, 3)["again"].tolist() == [4.0, 0.0, 0.0]
-
-
-def test_sales_of_any_parts_of_the_users_add_up():
-    for seed in range(6):
-        random = np.random.default_rng(seed)
-        frame = events(seed, 800).assign(weight=in_quanta(random.choice([0.1, 1.0, 7.0], 800)))
-        grid = [Grid(0), Grid(12_345_678_901), None][seed % 3]
-        for weighted in (False, True):
-            whole = sales_of(frame, grid, weighted)
-            for n_parts in (2, 3, 15):
-                part_of = random.integers(0, n_parts, 15)[frame["user"]]
-                parts = [frame[part_of == part] for part in random.permutation(n_parts)]
-                if grid is not None:  # without times, a user's first row is the first visit
-                    parts = [part.sample(frac=1, random_state=seed) for part in parts]
-                own = [sales_of(part, grid, weighted) for part in parts]
-                assert columns_of(reduce(Sales.__add__, own, NO_SALES)) == columns_of(whole)
-            keys = list(zip(whole.items.tolist(), whole.ticks.tolist(), strict=True))
-            assert keys == sorted(set(keys))
-            assert whole.n_users == frame["user"].nunique()
-
-
-def test_nothing_added_to_nothing():
-    none = NO_SALES + NO_SALES
-    assert columns_of(none) == columns_of(NO_SALES)
-    assert history_before(none, 5, 3)["long"].tolist() == [0.0] * 3
 
 
 def test_ticks_before_1970_and_of_an_odd_origin():
