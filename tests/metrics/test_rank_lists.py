@@ -41,19 +41,6 @@ def plain_top(row, k, bias, excluded, reaches_unlisted, hidden):
     return [(i, totals[i]) for i in shown[:k]]
 
 
-def test_by_hand():
-    """Ties, also by biases, go to the smaller item; negative totals count; slots stay empty."""
-    for lists, k, bias, expected in (
-        ([[(3, 0.5), (1, 0.5), (2, 0.9), (0, 0.1)]], 3, [0] * 4, [[(2, 0.9), (1, 0.5), (3, 0.5)]]),
-        ([[(0, 0.25), (1, 0.75)]], 2, [0.5, 0], [[(0, 0.75), (1, 0.75)]]),
-        ([[(0, -3.0), (1, -2.0)]], 2, [0, -5.0], [[(0, -3.0), (1, -7.0)]]),
-        ([[(0, 1.0)], [], [(1, 1.0), (0, 2.0)]], 5, [0, 0], [[(0, 1.0)], [], [(0, 2.0), (1, 1.0)]]),
-        ([[(0, 1.0)], [(1, 1.0)]], 10**15, [0, 0], [[(0, 1.0)], [(1, 1.0)]]),
-        ([], 3, [0, 0], []),
-    ):
-        assert as_rows(rank_lists(as_lists(lists), k, np.array(bias, float))) == expected
-
-
 SCORES = st.sampled_from([0.0, 0.25, 0.5, 1.0])
 ROWS = st.lists(
     st.dictionaries(st.integers(0, N_ITEMS - 1), SCORES, max_size=N_ITEMS).map(

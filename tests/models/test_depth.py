@@ -162,20 +162,6 @@ def test_any_lists_equal_the_definition(lists, biases, k, depth, excluded, hidde
     assert [tuple(row.values()) for row in top.to_pylist()] == expected
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_threads_do_not_matter(threads, many, monkeypatch):
-    monkeypatch.setenv("TRIMTAB_THREADS", threads)
-    rounded = many.lists._replace(scores=np.round(many.lists.scores, 2))  # ties
-    best, rest = split_lists(rounded, 7)
-    for unit in range(0, many.n_users, 501):
-        items, scores = (own[slice(*rounded.indptr[unit : unit + 2])] for own in rounded[1:])
-        order = np.lexsort((items, -scores))
-        for part, expected in ((best, order[:7]), (rest, order[7:])):
-            found = slice(*part.indptr[unit : unit + 2])
-            pairs = zip(part.items[found], part.scores[found], strict=True)
-            assert sorted(pairs) == sorted(zip(items[expected], scores[expected], strict=True))
-
-
 def test_lists_that_are_not_deeper_or_empty(many):
     longest = int(np.diff(many.lists.indptr).max())
     for depth in (None, longest, longest + 1):
