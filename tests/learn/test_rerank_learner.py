@@ -358,23 +358,12 @@ def with_zone(table: pa.Table) -> pa.Table:
 
 COUNTS = HISTORY.append_column("count", pa.array([1, 2, 3, 4]))
 GIVEN = {"recs": RECS, "recent": RECENT, "history": HISTORY}
-WITHOUT = (
-    ("history", "user_id"),
-    ("history", "timestamp"),
-    ("recent", "timestamp"),
-    ("recs", "score"),
-)
-AS_TEXT = (
-    ("history", "user_id"),
-    ("history", "item_id"),
-    ("recent", "user_id"),
-    ("recs", "item_id"),
-)
+WITHOUT = (("history", "user_id"), ("history", "timestamp"), ("recent", "timestamp"))
 TABLES = [
     *((f"{table} | '{name}'", {table: GIVEN[table].drop_columns(name)}) for table, name in WITHOUT),
     *(
-        (f"'{name}' | integers | strings | {table}", {table: as_text(GIVEN[table], name)})
-        for table, name in AS_TEXT
+        (f"'{name}' | integers | strings | history", {"history": as_text(HISTORY, name)})
+        for name in ("user_id", "item_id")
     ),
     ("history | 'count' | one row per purchase", {"history": COUNTS}),
     ("history | BiasLearner", {"history": None}),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -166,10 +163,6 @@ def latest_origin(starts: list[int]) -> int:
     return min(starts, key=lambda origin: max((start - origin) % DAY for start in starts)) % DAY
 
 
-def micros(*times: datetime) -> list[int]:
-    return [int(time.timestamp()) * 1_000_000 for time in times]
-
-
 def test_no_purchase_of_a_window_counts_as_before_it():
     random, minute = np.random.default_rng(0), 60_000_000
     for case in range(200):
@@ -185,19 +178,6 @@ def test_no_purchase_of_a_window_counts_as_before_it():
         for start in starts:
             begin = grid.start(grid.tick(start))
             assert begin <= start < begin + spread  # and no more than that is lost of its past
-
-
-def test_windows_on_both_sides_of_a_clock_change():
-    """Midnights of New York are at 5:00 UTC in winter and at 4:00 in summer."""
-    zone = ZoneInfo("America/New_York")
-    for first in (datetime(2026, 3, 2, tzinfo=zone), datetime(2026, 10, 26, tzinfo=zone)):
-        midnights = [first + timedelta(days=3 * window) for window in range(5)]
-        assert len({time.utcoffset() for time in midnights}) == 2
-        starts = micros(*(time.astimezone(UTC) for time in midnights))
-        grid = Grid.through(starts)
-        assert grid.origin == 4 * 3_600_000_000
-        begins = [grid.start(grid.tick(start)) for start in starts]
-        assert all(begin <= start for begin, start in zip(begins, starts, strict=True))
 
 
 def test_histories_hold_no_purchase_of_their_window_and_all_of_earlier_days():
