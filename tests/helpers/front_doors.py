@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from large_tables import Tables, as_text, change, require_same_refusal, saved, weighed
+from changed_tables import files_of, shuffled
+from large_tables import Tables, as_text, change, require_same_refusal, weighed
 from made_biases import make_bias
 from made_rerankers import UNTIL, events_of, make_reranker
 from repeat_shop import RepeatShop
@@ -26,10 +27,6 @@ from repeat_shop import RepeatShop
 N_USERS, N_ITEMS, N_LEARNED = 300, 40, 30
 NUMBERS = r"-?\d[\d.e-]*|nan|inf"
 ANY_ID = r"user_id \d+|'(user|item)_id'"
-
-
-def shuffled(table: pa.Table) -> pa.Table:
-    return table.take(np.random.default_rng(5).permutation(table.num_rows))
 
 
 def with_type(table: pa.Table, column: str, kind: pa.DataType) -> pa.Table:
@@ -149,10 +146,10 @@ def check_fits(doors: list[Any], folder: Any) -> None:
         warnings.simplefilter("ignore", tt.TrimtabWarning)
         for name, learner, given in fit_cases():
             local = learner.fit(**given)
-            expected = saved(local, folder / name / "memory")
+            expected = files_of(local, folder / name / "memory")
             for number, door in enumerate(doors):
                 found = door.fit(learner, **given)
-                assert saved(found, folder / name / str(number)) == expected, name
+                assert files_of(found, folder / name / str(number)) == expected, name
 
 
 def check_refused_fits(door: Any) -> None:

@@ -13,23 +13,19 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import changed_tables
 import trimtab as tt
 from made_biases import SUMMARY, make_bias
 from made_rerankers import make_reranker
 from trimtab.models import Summary
 
 
-def table(rows, *names):
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
-
-
 def recs_of(*rows):
-    names = ("user_id", "item_id", "score", "window")
-    return table(rows, *names[: len(rows[0])])
+    return changed_tables.rows_of(rows, "user_id", "item_id", "score", "window")
 
 
 def pairs_of(*rows):
-    return table(rows, "user_id", "item_id")
+    return changed_tables.rows_of(rows, "user_id", "item_id")
 
 
 def rows_of(top):

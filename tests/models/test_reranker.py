@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import shuffled
 from made_biases import recs_of
 from made_rerankers import COEFFICIENTS, UNTIL, events_of, make_reranker
 from repeat_shop import NOW
@@ -32,10 +33,6 @@ def items_of(top: pa.Table) -> dict[object, list[object]]:
     for row in top.to_pylist():
         found.setdefault(row["user_id"], []).append(row["item_id"])
     return found
-
-
-def shuffled(table: pa.Table, seed: int = 0) -> pa.Table:
-    return table.take(np.random.default_rng(seed).permutation(table.num_rows))
 
 
 # The formula --------------------------------------------------------------------------------

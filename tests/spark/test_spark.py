@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from changed_tables import files_of
 from front_doors import (
     BIASES,
     apply_cases,
@@ -23,7 +24,6 @@ from front_doors import (
     with_type,
 )
 from golden_cases import cases, quiet
-from large_tables import saved
 from made_biases import make_bias
 from made_rerankers import events_of, make_reranker
 from repeat_shop import NOW, RepeatShop
@@ -81,11 +81,11 @@ def test_the_same_fits_as_in_memory(spark, tmp_path):
 @pytest.mark.parametrize("name", SAME_BYTES)
 def test_the_golden_cases_have_the_same_bytes(spark, name, tmp_path):
     case = cases()[name]()
-    expected = saved(case.fit(), tmp_path / "memory")
+    expected = files_of(case.fit(), tmp_path / "memory")
     for n in (2, 7):
         with quiet():
             found = OnSpark(spark, n).fit(case.learner, **case.tables)
-        assert saved(found, tmp_path / str(n)) == expected
+        assert files_of(found, tmp_path / str(n)) == expected
 
 
 def test_the_same_bytes_if_only_a_sample_is_learned_from_in_any_time_zone(
@@ -96,10 +96,10 @@ def test_the_same_bytes_if_only_a_sample_is_learned_from_in_any_time_zone(
     local = learner.fit(**shop_tables())
     with settings(spark, session_timeZone="America/New_York"):
         found = OnSpark(spark, 3).fit(learner, **shop_tables())
-    assert saved(found, tmp_path / "found") == saved(local, tmp_path / "local")
+    assert files_of(found, tmp_path / "found") == files_of(local, tmp_path / "local")
     assert whole.bias.window["first"].endswith("+00:00")
     assert whole.bias.summary.before == local.bias.summary.before  # everybody is counted
-    assert saved(whole, tmp_path / "whole") != saved(local, tmp_path / "local")
+    assert files_of(whole, tmp_path / "whole") != files_of(local, tmp_path / "local")
 
 
 @pytest.mark.minutes
@@ -120,7 +120,7 @@ def test_one_window_with_dates_or_local_times(spark, tmp_path, kind):
     local = learner.fit(**tables)
     with settings(spark, timestampType="TIMESTAMP_NTZ"):
         found = OnSpark(spark, 2).fit(learner, **tables)
-    assert saved(found, tmp_path / "found") == saved(local, tmp_path / "local")
+    assert files_of(found, tmp_path / "found") == files_of(local, tmp_path / "local")
     assert local.learned
     assert not local.has_zone
 

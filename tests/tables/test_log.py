@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from changed_tables import with_column
 from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.replay.windows import Window, find_holes
@@ -32,22 +33,17 @@ def stamps(log) -> list[str]:
     return [f"{stamp:%d %H:%M}" for stamp in log.events["timestamp"].to_pylist()]
 
 
-def with_column(name: str, values: object, table: pa.Table = EVENTS) -> pa.Table:
-    column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-    return table.set_column(table.column_names.index(name), name, column)
-
-
 def test_times_become_utc_in_order_without_returns():
     log = make_log(EVENTS, tz="America/New_York")
     assert stamps(log) == ["02 03:30", "02 13:00"]
     assert log.events["item_id"].to_pylist() == [8, 7]
     assert log.tz == "America/New_York"
     times = EVENTS["timestamp"].cast(pa.timestamp("s"))
-    zoned = with_column("timestamp", pc.assume_timezone(times, "Asia/Tokyo"))
+    zoned = with_column(EVENTS, "timestamp", pc.assume_timezone(times, "Asia/Tokyo"))
     for tz, expected in ((None, "Asia/Tokyo"), ("UTC", "UTC")):
         assert make_log(zoned, tz=tz).tz == expected
         assert stamps(make_log(zoned, tz=tz)) == ["01 14:30", "02 00:00"]
-    offsets = with_column("timestamp", ["2026-07-02T09:00:00+02:00"] * 3)
+    offsets = with_column(EVENTS, "timestamp", ["2026-07-02T09:00:00+02:00"] * 3)
     assert stamps(make_log(offsets)) == ["02 07:00"] * 2
     for convert in (pa.Table.to_pandas, pl.from_arrow):
         assert make_log(convert(EVENTS), tz="UTC").events.num_rows == 2
@@ -60,7 +56,7 @@ def test_text_of_any_kind_is_read_as_plain_text(kind):
             text = table[name].cast(pa.string())
             is_dictionary = pa.types.is_dictionary(kind)
             text = text.dictionary_encode() if is_dictionary else text.cast(kind)
-            table = with_column(name, text, table)
+            table = with_column(table, name, text)
         return table
 
     items = pa.table({"item_id": ["7", "8"], "name": ["cup", "hat"], "category": ["x", "y"]})
@@ -82,9 +78,9 @@ def test_numbers_are_instants_of_utc():
     for power, kind in product((0, 3, 6, 9), (pa.int64(), pa.uint64(), pa.float64())):
         times = pa.array([second * 10**power for second in SECONDS]).cast(kind, safe=False)
         for tz in ("UTC", "Europe/Berlin"):  # other days, the same instants
-            log = make_log(with_column("timestamp", times), tz=None if tz == "UTC" else tz)
+            log = make_log(with_column(EVENTS, "timestamp", times), tz=None if tz == "UTC" else tz)
             assert (log.tz, stamps(log)) == (tz, ["01 23:30", "02 09:00"])
-    log = make_log(with_column("timestamp", [second + 0.25 for second in SECONDS]))
+    log = make_log(with_column(EVENTS, "timestamp", [second + 0.25 for second in SECONDS]))
     assert {stamp.microsecond for stamp in log.events["timestamp"].to_pylist()} == {250_000}
     assert has_zone(pa.chunked_array([SECONDS]))
     assert has_zone(pa.chunked_array([], pa.int64()))
@@ -146,7 +142,9 @@ BAD = {
 
 def test_bad_values_are_refused():
     for column, values, message in BAD.values():
-        events = with_column(column, pa.array(values[:3]) if isinstance(values, list) else values)
+        events = with_column(
+            EVENTS, column, pa.array(values[:3]) if isinstance(values, list) else values
+        )
         with pytest.raises(DataError, match=message):
             make_log(events, tz="America/New_York")
 
