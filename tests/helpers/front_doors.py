@@ -77,7 +77,11 @@ def counted(history: pa.Table, times: bool = False) -> pa.Table:
 
 
 def as_dates(table: pa.Table) -> pa.Table:
-    return with_type(with_type(table, "timestamp", pa.timestamp("us")), "timestamp", pa.date32())
+    return with_type(as_local(table), "timestamp", pa.date32())
+
+
+def as_local(table: pa.Table) -> pa.Table:
+    return with_type(table, "timestamp", pa.timestamp("us"))
 
 
 def user_weights(tables: Tables) -> pa.Table:
@@ -123,6 +127,8 @@ def fit_cases() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "neither users nor times", bias, edited(history=no_users, recent=no_times)
     yield "dates", bias, edited(history=as_dates, recent=as_dates)
     yield "dates, purchases without times", bias, edited(history=as_dates, recent=no_times)
+    local = tt.RerankLearner(repeats="add", widen="listed", metric="map", k=5, scale="list")
+    yield "times of no zone", local, one_window(edited(history=as_local, recent=as_local))
     yield "history twice", bias, edited(history=lambda own: pa.concat_tables([own, own]))
     yield "counts", bias, edited(history=counted)
     yield "counts with times", bias, edited(history=partial(counted, times=True))

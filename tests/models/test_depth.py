@@ -10,8 +10,7 @@ import pytest
 
 import trimtab as tt
 from made_biases import make_bias, recs_of, shown
-from trimtab.arrays import Lists
-from trimtab.models.list_ranking import common_depth, split_lists
+from trimtab.models.list_ranking import common_depth
 
 # By hand -----------------------------------------------------------------------------------------
 
@@ -77,18 +76,6 @@ def test_other_depths_are_refused():
             RAISED.apply(FOUR, 2, depth=depth)
     with pytest.raises(tt.SettingError, match="depth=2: does not work with unlisted='zero'"):
         make_bias({4: 9.0}, unlisted="zero").apply(FOUR, 3, depth=2)
-
-
-def test_lists_that_are_not_deeper_or_empty(many):
-    longest = int(np.diff(many.lists.indptr).max())
-    for depth in (None, longest, longest + 1):
-        best, rest = split_lists(many.lists, depth)
-        assert best is many.lists
-        assert rest is None
-    lists = Lists(np.array([0, 0, 3, 3]), np.arange(3, dtype=np.int32), np.array([1.0, 3.0, 2.0]))
-    best, rest = split_lists(lists, 1)
-    assert (best.indptr.tolist(), best.items.tolist()) == ([0, 0, 1, 1], [1])
-    assert (rest.indptr.tolist(), rest.items.tolist()) == ([0, 0, 2, 2], [0, 2])
 
 
 # Learning ----------------------------------------------------------------------------------------

@@ -25,8 +25,7 @@ from front_doors import (
 )
 from golden_cases import cases, quiet
 from made_biases import make_bias
-from made_rerankers import events_of, make_reranker
-from repeat_shop import NOW, RepeatShop
+from repeat_shop import NOW
 from spark_settings import on_spark, partitions, settings
 from trimtab import spark as spark_api
 from trimtab.learn import counted
@@ -102,29 +101,6 @@ def test_the_same_bytes_if_only_a_sample_is_learned_from_in_any_time_zone(
     assert files_of(whole, tmp_path / "whole") != files_of(local, tmp_path / "local")
 
 
-@pytest.mark.minutes
-@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us")])
-def test_one_window_with_dates_or_local_times(spark, tmp_path, kind):
-    shop = RepeatShop(0.4, drift=1.0, lists_own=False, n_users=300, n_items=60, n_listed=12)
-    window = max(shop.recs["window"].to_pylist())
-    tables = {
-        name: getattr(shop, name)
-        .filter(pa.compute.field("window") == window)
-        .drop_columns("window")
-        for name in ("recs", "recent")
-    } | {"history": shop.known}  # also of the window itself
-    for name in ("recent", "history"):
-        local = with_type(tables[name], "timestamp", pa.timestamp("us"))
-        tables[name] = with_type(local, "timestamp", kind)
-    learner = tt.RerankLearner(repeats="add", widen="listed", metric="map", k=5, scale="list")
-    local = learner.fit(**tables)
-    with settings(spark, timestampType="TIMESTAMP_NTZ"):
-        found = OnSpark(spark, 2).fit(learner, **tables)
-    assert files_of(found, tmp_path / "found") == files_of(local, tmp_path / "local")
-    assert local.learned
-    assert not local.has_zone
-
-
 # Lists and metrics ------------------------------------------------------------------------------
 
 
@@ -157,23 +133,6 @@ def test_learned_lists_partitions_and_tables_by_name(spark):
             assert top.rdd.getNumPartitions() == n
     later = spark.createDataFrame(case.later)
     assert spark_api.evaluate(top, later) == tt.evaluate(local, case.later)
-
-
-# Item 9 was not learned: users 1 and 2 bought it, and only user 3 has it on a list.
-FEW = pa.table({
-    "user_id": pa.array([1, 1, 2, 2, 3, 3, 4, 4], pa.int32()),
-    "item_id": pa.array([1, 2, 1, 3, 9, 2, 3, 1], pa.int16()),
-    "score": [0.9, 0.8, 0.7, 0.4, 0.9, 0.2, 0.5, 0.6],
-})  # fmt: skip
-
-
-def test_items_that_only_others_list(spark):
-    history = events_of((1, 9, 1), (1, 9, 1.1), (2, 9, 3), (2, 5, 2), (3, 1, 2), (1, 77, 2))
-    model = make_reranker({1: 0.1, 2: -0.2, 3: 0.0, 5: 0.3, 8: 0.5}, trending=(8, 2, 5))
-    given = {"recs": FEW, "k": 4, "history": history}
-    local = model.apply(**given)
-    assert OnSpark(spark, 3).apply(model, **given).equals(local)
-    assert (1, 9) in zip(local["user_id"].to_pylist(), local["item_id"].to_pylist(), strict=True)
 
 
 def test_the_same_metrics_as_in_memory(spark):

@@ -133,21 +133,3 @@ def test_a_rollback_brings_back_model_and_lists_and_old_versions_are_removed_who
     publish(store, keep=1)
     assert not folder.exists()
     assert [version.number for version in store.history()] == [3]
-
-
-def test_a_writer_that_fails_between_model_and_lists_leaves_the_old_version(store, reranker):
-    publish(store)
-    before = store.current()
-
-    def write(folder: Path) -> None:
-        reranker.bias.save(folder / "bias")
-        reranker.save(folder / "reranker")
-        raise OSError(28, "No space left on device")
-
-    with (
-        open_writer(store) as writer,
-        pytest.raises(StoreError, match="No space left on device"),
-    ):
-        writer.publish(write, ABOUT, 3)
-    assert store.current() == before
-    assert not list(store.folder.glob(".staging-*"))
