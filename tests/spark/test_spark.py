@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +28,29 @@ from front_doors import (
 from golden_cases import cases, quiet
 from made_biases import make_bias
 from repeat_shop import NOW
-from spark_settings import on_spark, partitions, settings
 from trimtab import spark as spark_api
 from trimtab.learn import counted
 
 pytestmark = pytest.mark.filterwarnings("ignore::trimtab.errors.TrimtabWarning")
+
+
+@contextmanager
+def settings(spark: Any, **values: Any) -> Iterator[None]:
+    """Settings of `spark.sql`, with _ for a dot; what was there before comes back."""
+    names = {name: "spark.sql." + name.replace("_", ".") for name in values}
+    before = {name: spark.conf.get(names[name]) for name in names}
+    for name, value in values.items():
+        spark.conf.set(names[name], value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(names[name], value)
+
+
+def partitions(spark: Any, n: int) -> Any:
+    """Shuffles into n partitions, none of them merged for being small."""
+    return settings(spark, shuffle_partitions=n, adaptive_coalescePartitions_enabled="false")
 
 
 @dataclass
@@ -41,9 +61,10 @@ class OnSpark:
     partitions: int
 
     def _frames(self, given: dict[str, Any]) -> dict[str, Any]:
-        frames = on_spark(self.session, given)
-        for name, own in given.items():  # times without a zone stay so
-            if isinstance(own, pa.Table) and "timestamp" in own.column_names:
+        tables = {name: own for name, own in given.items() if isinstance(own, pa.Table)}
+        frames = given | {name: self.session.createDataFrame(t) for name, t in tables.items()}
+        for name, own in tables.items():  # times without a zone stay so
+            if "timestamp" in own.column_names:
                 kind = own.schema.field("timestamp").type
                 if pa.types.is_timestamp(kind) and kind.tz is None:
                     times = frames[name]["timestamp"].cast("timestamp_ntz")
