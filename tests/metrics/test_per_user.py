@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from plain_metrics import plain_metrics
 from trimtab.arrays import Lists, Sets
-from trimtab.metrics import per_user
 from trimtab.metrics.per_user import coverage, kl_divergence, lift, unit_metrics, weighted_mean
 
 NAN = math.nan
@@ -212,7 +210,3 @@ def test_equals_ranx(monkeypatch):
         theirs[wanted[1]] *= np.maximum(1, sizes / k)  # its AP is over R instead of min(k, R)
         for own, name in zip(units, wanted, strict=True):
             np.testing.assert_allclose(own[sizes > 0], theirs[name][sizes > 0], rtol=0, atol=1e-12)
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(per_user).failed == 0

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
-from dated_shop import DatedShop
 from made_rerankers import make_reranker
 from stores import ABOUT, BIAS, publish
 from trimtab import models
@@ -24,8 +23,7 @@ LISTS = pa.table({"user_id": [1, 2], "item_id": [7, 8], "score": [0.5, 0.25], "r
 
 @pytest.fixture(scope="module")
 def reranker() -> tt.Reranker:
-    shop = DatedShop(n_windows=2, n_users=600)
-    return tt.RerankLearner().fit(shop.recs, shop.recent, history=shop.history)
+    return make_reranker({7: 0.5, 8: 0.0, 9: -0.25}, trending=[8], depth=3)
 
 
 @pytest.fixture
