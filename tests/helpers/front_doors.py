@@ -123,6 +123,8 @@ def fit_cases() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "history without users", bias, edited(history=lambda own: no_users(weighed(own)))
     yield "history without times", bias, edited(history=no_times)
     yield "neither", bias, edited(history=lambda own: own.select(["item_id"]))
+    untimed = edited(history=lambda own: shuffled(no_times(weighed(own))), recent=weighed)
+    yield "weighted history without times", bias, untimed
     yield "purchases without times", bias, edited(recent=no_times)
     yield "neither users nor times", bias, edited(history=no_users, recent=no_times)
     yield "dates", bias, edited(history=as_dates, recent=as_dates)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from counted_tables import count, history_of
 from trimtab.learn.sales import (
     NEVER,
+    NO_SALES,
     Events,
     Grid,
     History,
@@ -137,6 +138,12 @@ def test_sales_by_hand():
     assert before["window"].tolist() == [2.0, 0.0, 0.0]
     assert before["since"].tolist() == [1.0, 3.0, NEVER]
     assert history_before(found, 4, 3)["again"].tolist() == [4.0, 0.0, 0.0]
+
+
+def test_nothing_added_to_nothing():
+    none = NO_SALES + NO_SALES
+    assert columns_of(none) == columns_of(NO_SALES)
+    assert history_before(none, 5, 3)["long"].tolist() == [0.0] * 3
 
 
 def test_ticks_before_1970_and_of_an_odd_origin():
