@@ -393,6 +393,7 @@ def test_a_table_that_breaks_a_rule(tmp_path):
         changes = [(with_column(column, values), words) for column, values, words in tables]
         changes += [
             (lambda table: table.drop_columns(["low"]), "low"),
+            (lambda table: table.drop_columns(["item_id"]), "item_id"),
             (lambda table: table.append_column("bias", table["bias"]), "bias"),
         ]
         for change, words in changes:
