@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from blocked_imports import WITHOUT_OPTIONAL
 from drift import DriftData, generate_drift
 from shops import Shop, make_shop
 
@@ -24,6 +23,18 @@ BROWSER_FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+# Code for a process in which no optional library can be imported.
+WITHOUT_OPTIONAL = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "polars", "scipy", "ranx", "altair", "vl_convert", "duckdb",
+                    "hypothesis", "pytest"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocker())
+"""
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -12,11 +12,7 @@ from scipy import sparse
 import trimtab as tt
 from trimtab import DataError, SettingError, TrimtabError
 from trimtab.adapters.numbered_lists import (
-    Request,
     from_best_k,
-    from_factors,
-    from_matrix,
-    write_lists,
 )
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -118,23 +114,6 @@ def test_factors_of_many_items_and_users():
             mine = recs[recs.user_id == user]
             assert mine.item_id.tolist() == expected.tolist()
             np.testing.assert_allclose(mine.score, scores[user, expected], rtol=1e-12)
-
-
-def test_blocks_of_users_change_nothing(bytes_of):
-    users, items = RANDOM.normal(size=(30, 3)), RANDOM.normal(size=(20, 3))
-    known = sparse.random(30, 20, 0.3, "csr", random_state=1)
-    scored = sparse.csr_matrix(users @ items.T)
-    for source in (
-        from_factors(users, items, known),
-        from_matrix(scored, known),
-    ):
-        whole = source.lists(np.arange(30), 4, codes(20))
-        parts = [source.lists(np.arange(s, s + 7)[: 30 - s], 4, codes(20)) for s in range(0, 30, 7)]
-        assert np.concatenate([p.items for p in parts]).tolist() == whole.items.tolist()
-        assert np.concatenate([p.scores for p in parts]).tobytes() == whole.scores.tobytes()
-    few_at_a_time = from_factors(users, items, None)._replace(users_per_block=4)
-    small = write_lists(few_at_a_time, Request(None, 50, None, None, None, None, None, False))
-    assert bytes_of(small) == bytes_of(tt.recs_from((users, items)))
 
 
 def test_no_users_or_items_at_all():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from trimtab.datasets.generated_log import (
     STEADY,
     TRENDING,
     WITHDRAWN,
-    alias_slots,
     generate_items,
 )
 from trimtab.errors import SettingError
@@ -38,22 +36,6 @@ def test_items_fill_every_category_and_trends_have_the_sign_of_their_kind() -> N
         assert (items.trend[items.kind == TRENDING] >= 0.9 * drift).all()
         assert (items.trend[items.kind == FADING] <= -0.9 * drift).all()
         assert np.abs(items.trend[items.kind == SEASONAL]).max() <= 1.5 * drift
-
-
-def test_alias_slots_hold_the_weights() -> None:
-    weights = np.random.default_rng(0).pareto(1.0, 500) * (np.arange(500) % 7 > 0)
-    pointers = np.array([0, 10, 12, 500], np.int64)
-    slots = alias_slots(weights, pointers)
-    for low, high in pairwise(pointers):
-        stay = slots[low:high, 0] / 2.0**31
-        drawn = np.bincount(slots[low:high, 1], stay, 500)
-        drawn += np.bincount(slots[low:high, 2], 1.0 - stay, 500)
-        expected = np.zeros(500)
-        expected[low:high] = weights[low:high] / weights[low:high].sum()
-        assert np.allclose(drawn / (high - low), expected, atol=1e-8)
-    # A coin has 31 bits: a threshold of 0 is never met, and no other slot leads to weight 0.
-    assert (slots[weights == 0, 0] == 0).all()
-    assert (weights[slots[:, 2]] > 0).all()
 
 
 @pytest.fixture(scope="module")

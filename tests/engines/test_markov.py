@@ -11,13 +11,10 @@ import pyarrow as pa
 import pytest
 
 from trimtab.engines import Markov, markov
-from trimtab.engines.base import Events
-from trimtab.engines.markov import count_followers, find_buyers, gather_last
 from trimtab.errors import SettingError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 AS_OF = START + timedelta(days=30)
-DAY = 86_400_000_000
 
 
 def random_log(seed: int, n_users: int = 12, n_items: int = 7, n_events: int = 90) -> pa.Table:
@@ -60,29 +57,6 @@ def brute_pair_counts(log: pa.Table) -> tuple[Counter, Counter]:
                 since = max(min(own) for own in times)
                 after.update({(*pair, i) for u, i, t in rows if u == user and t > since})
     return after, both
-
-
-def coded(log: pa.Table, n_users: int = 12, n_items: int = 7) -> Events:
-    times = log["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    users = log["user_id"].to_numpy().astype(np.int32)
-    items = log["item_id"].to_numpy().astype(np.int32)
-    return Events(users, items, times, n_users, n_items, int(AS_OF.timestamp() * 1_000_000))
-
-
-def test_first_order_counts_equal_brute_force():
-    for least, seed in itertools.product((1, 3), range(40)):
-        log = random_log(seed)
-        after, bought = brute_counts(log)
-        purchases = gather_last(coded(log), None)
-        buyers = find_buyers(purchases)
-        found = count_followers(buyers, purchases, least)
-        counts = {
-            (j, int(found.columns[e])): int(found.values[e])
-            for j in range(7)
-            for e in range(found.indptr[j], found.indptr[j + 1])
-        }
-        assert counts == {pair: count for pair, count in after.items() if count >= least}
-        assert {j: int(n) for j, n in enumerate(np.diff(buyers.indptr)) if n} == bought
 
 
 def learned(log: pa.Table, **settings: object) -> dict:

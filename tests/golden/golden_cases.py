@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 import trimtab as tt
+from changed_tables import shuffled
 from repeat_shop import NOW, RepeatShop
 
 FIGURES = Path(__file__).with_name("figures.json")
@@ -50,7 +51,7 @@ class Case(NamedTuple):
 
     def shuffled(self) -> Case:
         """The same with the rows of every table in another order."""
-        return self._replace(tables={name: _shuffle(own) for name, own in self.tables.items()})
+        return self._replace(tables={name: shuffled(own) for name, own in self.tables.items()})
 
 
 def quiet() -> warnings.catch_warnings:
@@ -167,10 +168,6 @@ def _as_text(table: pa.Table) -> pa.Table:
             text = pa.array([f"{name[0]}{value}" for value in table[name].to_pylist()])
             table = table.set_column(table.column_names.index(name), name, text)
     return table
-
-
-def _shuffle(table: pa.Table) -> pa.Table:
-    return table.take(np.random.default_rng(5).permutation(table.num_rows))
 
 
 def compute() -> Iterator[tuple[str, Mapping[str, float]]]:

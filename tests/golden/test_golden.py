@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from changed_tables import files_of
 from golden_cases import FIGURES, Case, Model, cases, figures, quiet
 from trimtab.parquet import apply, evaluate, fit
 
@@ -34,12 +35,6 @@ def model(case) -> Model:
     return case.fit()
 
 
-def saved(model: Model, folder: Path) -> dict[str, bytes]:
-    model.save(folder)
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def test_stored_figures(named, case, model):
     found = figures(case, model)
     assert list(found) == list(STORED[named])
@@ -48,7 +43,7 @@ def test_stored_figures(named, case, model):
 
 
 def test_shuffled_rows_give_the_same_bytes(case, model, tmp_path):
-    assert saved(case.shuffled().fit(), tmp_path / "a") == saved(model, tmp_path / "b")
+    assert files_of(case.shuffled().fit(), tmp_path / "a") == files_of(model, tmp_path / "b")
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 7])
@@ -57,7 +52,7 @@ def test_files_give_the_same_bytes(case, model, n_parts, tmp_path):
     rows = math.ceil(case.tables["recs"].num_rows / n_parts)
     with quiet():
         found = fit(case.learner, **paths, rows_per_part=rows)
-    assert saved(found, tmp_path / "files") == saved(model, tmp_path / "memory")
+    assert files_of(found, tmp_path / "files") == files_of(model, tmp_path / "memory")
 
 
 def test_lists_and_metrics_from_files_are_the_same(case, model, tmp_path):

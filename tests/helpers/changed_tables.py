@@ -36,4 +36,11 @@ def shuffled(table: pa.Table, seed: int = 0) -> pa.Table:
 def files_of(result: Any, folder: Path) -> dict[str, bytes]:
     """What a result is saved as."""
     result.save(folder)
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def rows_of(rows: Any, *names: str) -> pa.Table:
+    """A table of rows, whose first columns have these names."""
+    columns = zip(names, zip(*rows, strict=True), strict=False)
+    return pa.table({name: list(column) for name, column in columns})

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
-from large_tables import Tables, as_text, change, require_same_refusal, saved, weighed
+from changed_tables import files_of, shuffled
+from large_tables import Tables, as_text, change, require_same_refusal, weighed
 from made_biases import make_bias
 from made_rerankers import UNTIL, events_of, make_reranker
 from repeat_shop import RepeatShop
@@ -26,10 +27,6 @@ from repeat_shop import RepeatShop
 N_USERS, N_ITEMS, N_LEARNED = 300, 40, 30
 NUMBERS = r"-?\d[\d.e-]*|nan|inf"
 ANY_ID = r"user_id \d+|'(user|item)_id'"
-
-
-def shuffled(table: pa.Table) -> pa.Table:
-    return table.take(np.random.default_rng(5).permutation(table.num_rows))
 
 
 def with_type(table: pa.Table, column: str, kind: pa.DataType) -> pa.Table:
@@ -80,7 +77,11 @@ def counted(history: pa.Table, times: bool = False) -> pa.Table:
 
 
 def as_dates(table: pa.Table) -> pa.Table:
-    return with_type(with_type(table, "timestamp", pa.timestamp("us")), "timestamp", pa.date32())
+    return with_type(as_local(table), "timestamp", pa.date32())
+
+
+def as_local(table: pa.Table) -> pa.Table:
+    return with_type(table, "timestamp", pa.timestamp("us"))
 
 
 def user_weights(tables: Tables) -> pa.Table:
@@ -122,10 +123,14 @@ def fit_cases() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "history without users", bias, edited(history=lambda own: no_users(weighed(own)))
     yield "history without times", bias, edited(history=no_times)
     yield "neither", bias, edited(history=lambda own: own.select(["item_id"]))
+    untimed = edited(history=lambda own: shuffled(no_times(weighed(own))), recent=weighed)
+    yield "weighted history without times", bias, untimed
     yield "purchases without times", bias, edited(recent=no_times)
     yield "neither users nor times", bias, edited(history=no_users, recent=no_times)
     yield "dates", bias, edited(history=as_dates, recent=as_dates)
     yield "dates, purchases without times", bias, edited(history=as_dates, recent=no_times)
+    local = tt.RerankLearner(repeats="add", widen="listed", metric="map", k=5, scale="list")
+    yield "times of no zone", local, one_window(edited(history=as_local, recent=as_local))
     yield "history twice", bias, edited(history=lambda own: pa.concat_tables([own, own]))
     yield "counts", bias, edited(history=counted)
     yield "counts with times", bias, edited(history=partial(counted, times=True))
@@ -149,10 +154,10 @@ def check_fits(doors: list[Any], folder: Any) -> None:
         warnings.simplefilter("ignore", tt.TrimtabWarning)
         for name, learner, given in fit_cases():
             local = learner.fit(**given)
-            expected = saved(local, folder / name / "memory")
+            expected = files_of(local, folder / name / "memory")
             for number, door in enumerate(doors):
                 found = door.fit(learner, **given)
-                assert saved(found, folder / name / str(number)) == expected, name
+                assert files_of(found, folder / name / str(number)) == expected, name
 
 
 def check_refused_fits(door: Any) -> None:
@@ -383,6 +388,7 @@ def bad_metrics() -> Iterator[dict[str, Any]]:
         {"topk": topk.drop_columns(["rank"])},
         {"topk": topk.drop_columns(["user_id"])},
         {"topk": with_windows(topk, ["w"])},
+        {"topk": change(topk, "user_id", 0, 999).slice(0, 1)},  # no user in common
         {"baseline": change(baseline, "rank", 700, np.nan)},
         {"baseline": change(baseline, "user_id", 0, 999).slice(0, 1)},
         {"truth": change(truth, "item_id", 500, None)},

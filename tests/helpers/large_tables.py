@@ -41,13 +41,6 @@ def store(tables: Tables, folder: Path, rows: int = 100) -> dict[str, Path]:
     return {name: folder / f"{name}.parquet" for name in tables}
 
 
-def saved(model: tt.ItemBias | tt.Reranker, folder: Path) -> dict[str, bytes]:
-    """The files of a saved model."""
-    model.save(folder)
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def weighed(table: pa.Table, seed: int = 1) -> pa.Table:
     """Weights of events; some are 0."""
     weights = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 2.5], table.num_rows)

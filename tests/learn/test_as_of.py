@@ -15,7 +15,7 @@ from changed_tables import as_dates
 from counted_tables import count
 from dated_shop import FIRST, TODAY, DatedShop, W
 from trimtab.errors import GuardWarning
-from trimtab.learn.features import AS_OF, make_features, weighted_quantiles
+from trimtab.learn.features import AS_OF, make_features
 from trimtab.learn.held_out import Lifts, forecast_lift
 from trimtab.tables.times import DAY
 
@@ -146,29 +146,6 @@ def test_features_by_hand():
     assert found["age"].tolist() == pytest.approx([np.log(51.0), np.log(33.0)])
     # Five visits at the average rate of 4 repeats in 10 are added.
     assert found["repeat_rate"][0] == pytest.approx(np.log((4 + 2) / 13 / 0.4))
-
-
-def test_twice_the_sales_in_every_item_change_no_order():
-    """A shop of twice the size has nearly the same features, or all are higher by as much."""
-    random = np.random.default_rng(1)
-    known = {
-        name: random.poisson(200, 50).astype(float) for name in ("long", "27_windows", "9_windows")
-    }
-    known |= dict.fromkeys(("3_windows", "window", "bought"), known["9_windows"])
-    same = {"listed": 1000.0, "shown": 500.0, "since": 0.0, "age": 1.0}
-    same = {name: np.full(50, value) for name, value in same.items()}
-    larger = {name: 2 * column for name, column in known.items()}
-    one, two = (make_features(AS_OF, own | same) for own in (known, larger))
-    assert len(one) == 10
-    for name, column in one.items():
-        higher = np.log(2.0) if name == "sales_of_window" else 0.0
-        assert two[name] == pytest.approx(column + higher, abs=0.02), name
-
-
-def test_quantiles_are_weighted():
-    columns = np.array([[1.0], [5.0], [3.0]])
-    (low, middle, high) = weighted_quantiles(columns, np.array([1.0, 1.0, 8.0]), (0.05, 0.5, 0.95))
-    assert [low[0], middle[0], high[0]] == [1.0, 3.0, 5.0]
 
 
 def test_days_of_a_window():

@@ -1,20 +1,15 @@
 """Invalid input is refused in one sentence that names it, in Python and on the command line.
 
-Each of `CASES` runs twice: in Python, and with the installed `trimtab` command, which must leave no
-files behind. `MORE` are variants that run only in Python. Tests look for names and values in the
-messages, not for their wording.
+Each of `CASES` runs twice: in Python, and as a command, which must leave no files behind. `MORE`
+run only in Python. Tests look for names and values in the messages, not for their wording.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
-from blocked_imports import WITHOUT_OPTIONAL
 from changed_tables import as_text, with_column
+from shops import run_in_process
 
 USERS = [user for user in range(1, 7) for _ in range(3)]
 RECS = pa.table({"user_id": USERS, "item_id": [7, 8, 9] * 6, "score": [0.9, 0.6, 0.3] * 6})
@@ -39,6 +34,9 @@ NEEDED = {
 }
 
 
+USER, ITEM, INF = "user_id", "item_id", float("inf")
+
+
 def change(table: pa.Table, name: str, *values: Any, kind: Any = None) -> pa.Table:
     """The table with other values in the first rows of a column."""
     rest = table[name].to_pylist()[len(values) :]
@@ -49,112 +47,91 @@ class Case(NamedTuple):
     """Tables and settings that must be refused, and the names and values of the message."""
 
     command: str
-    words: tuple[str, ...]
-    error: type[Exception]
-    settings: dict[str, Any]
+    words: str
     tables: dict[str, pa.Table]
+    settings: dict[str, Any] = {}  # noqa: RUF012
 
 
-def refused(command: str, words: str, *, settings=None, error=tt.DataError, **tables) -> Case:
-    return Case(command, tuple(words.split(" | ")), error, settings or {}, tables)
+def recs(name: str, *values: Any, kind: Any = None) -> dict[str, pa.Table]:
+    return {"recs": change(RECS, name, *values, kind=kind)}
 
 
-fit, apply, evaluate = (partial(refused, command) for command in ("fit", "apply", "evaluate"))
+def recent(name: str, *values: Any) -> dict[str, pa.Table]:
+    return {"recent": change(RECENT, name, *values)}
 
+
+def weights(name: str, *values: Any) -> dict[str, pa.Table]:
+    return {"weights": change(WEIGHTS, name, *values)}
+
+
+NO_SCORE = {"recs": RECS.drop_columns("score")}
+OTHERS = (91, 92, 93, 94)
+IN_WINDOWS = {
+    "recs": RECS.append_column("window", pa.array(["2026-11-01"] * 18)),
+    "recent": RECENT.append_column("window", pa.array(["2026-11-08"] * 4)),
+}
+LEARNER = tt.BiasLearner(method="ascent", k=2)
 CASES = {
-    "missing column": fit(
-        "'score' | recs | user_id, item_id", recs=RECS.drop_columns("score")
+    "missing column": Case("fit", "'score' | recs | user_id, item_id", NO_SCORE),
+    "no rows": Case("fit", "recs", {"recs": RECS.slice(0, 0)}),
+    "nan": Case("fit", "'score' | recs | nan | row 1", recs("score", 0.5, float("nan"))),
+    "missing score": Case("fit", "'score' | recs | 2 of 18", recs("score", None, None)),
+    "float ids": Case("fit", "'item_id' | recs | double", recs("item_id", 7.0, kind=pa.float64())),
+    "a pair twice": Case("fit", "recs | user_id 1 | item_id 8 | duplicates=", recs("item_id", 8)),
+    "users of two types": Case(
+        "fit", "'user_id' | integers | recs | strings | recent", {"recent": as_text(RECENT, USER)}
     ),
-    "no rows": fit("recs", recs=RECS.slice(0, 0)),
-    "nan": fit("'score' | recs | nan | row 1", recs=change(RECS, "score", 0.5, float("nan"))),
-    "missing score": fit("'score' | recs | 2 of 18", recs=change(RECS, "score", None, None)),
-    "float ids": fit(
-        "'item_id' | recs | double", recs=change(RECS, "item_id", 7.0, kind=pa.float64())
+    "items of two types": Case(
+        "fit", "'item_id' | strings | recs | integers | recent", {"recs": as_text(RECS, ITEM)}
     ),
-    "a pair twice": fit(
-        "recs | user_id 1 | item_id 8 | duplicates=", recs=change(RECS, "item_id", 8)
+    "items of another type than the biases": Case(
+        "apply", "'item_id' | strings | recs | integers | bias", {"recs": as_text(RECS, ITEM)}
     ),
-    "users of two types": fit(
-        "'user_id' | integers | recs | strings | recent", recent=as_text(RECENT, "user_id")
+    "other users": Case("fit", "recent has user_id 91 | recs has user_id 1", recent(USER, *OTHERS)),
+    "other items": Case("fit", "recent has item_id 91 | recs has item_id 7", recent(ITEM, *OTHERS)),
+    "negative score": Case(
+        "fit", "'score' | recs | -0.5 | unlisted='zero'", recs("score", -0.5), {"unlisted": "zero"}
     ),
-    "items of two types": fit(
-        "'item_id' | strings | recs | integers | recent", recs=as_text(RECS, "item_id")
+    "logarithm of zero": Case(
+        "fit", "'score' | recs | 0 | scale='log' | scale='additive'", recs("score", 0.0),
+        {"scale": "log", "method": "ascent"},
     ),
-    "items of another type than the biases": apply(
-        "'item_id' | strings | recs | integers | bias", recs=as_text(RECS, "item_id")
-    ),
-    "other users": fit(
-        "recent has user_id 91 | recs has user_id 1",
-        recent=change(RECENT, "user_id", 91, 92, 93, 94),
-    ),
-    "other items": fit(
-        "recent has item_id 97 | recs has item_id 7",
-        recent=change(RECENT, "item_id", 97, 98, 97, 98),
-    ),
-    "negative score": fit(
-        "'score' | recs | -0.5 | unlisted='zero'",
-        recs=change(RECS, "score", -0.5),
-        settings={"unlisted": "zero"},
-    ),
-    "logarithm of zero": fit(
-        "'score' | recs | 0 | scale='log' | scale='additive'",
-        recs=change(RECS, "score", 0.0),
-        settings={"scale": "log", "method": "ascent"},
-    ),
-    "k below one": fit("k=0", settings={"k": 0}, error=tt.SettingError),
-    "a time outside the calendar": fit(
-        "'timestamp' | recent | -4611686018427387904 | years 2 to 9998",
-        recent=RECENT.append_column("timestamp", FAR),
+    "k below one": Case("fit", "k=0", {}, {"k": 0}),
+    "a time outside the calendar": Case(
+        "fit", "'timestamp' | recent | -4611686018427387904 | years 2 to 9998",
+        {"recent": RECENT.append_column("timestamp", FAR)},
     ),
 }  # fmt: skip
+NO_WEIGHT = {"weights": pa.table({"user_id": [1, 2, 3, 4], "weight": [0] * 4})}
 MORE = {
-    "no weight at all": fit(
-        "'weight' | weights | 0",
-        weights=pa.table({"user_id": [1, 2, 3, 4], "weight": [0, 0, 0, 0]}),
-    ),
-    "no purchases": fit("recent", recent=RECENT.slice(0, 0)),
-    "nothing allowed": apply("allowed", allowed=PAIRS.slice(0, 0)),
-    "infinite": apply(
-        "'score' | recs | -inf | row 0", recs=change(RECS, "score", float("-inf"))
-    ),
-    "scores in words": fit("'score' | recs | string", recs=as_text(RECS, "score")),
-    "a pair twice in apply": apply(
-        "recs | user_id 1 | item_id 8", recs=change(RECS, "item_id", 8)
-    ),
-    "other users in truth": evaluate(
+    "no weight at all": Case("fit", "'weight' | weights | 0", NO_WEIGHT),
+    "no purchases": Case("fit", "recent", {"recent": RECENT.slice(0, 0)}),
+    "nothing allowed": Case("apply", "allowed", {"allowed": PAIRS.slice(0, 0)}),
+    "infinite": Case("apply", "'score' | recs | -inf | row 0", recs("score", -INF)),
+    "scores in words": Case("fit", "'score' | recs | string", {"recs": as_text(RECS, "score")}),
+    "a pair twice in apply": Case("apply", "recs | user_id 1 | item_id 8", recs("item_id", 8)),
+    "other users in truth": Case(
+        "evaluate",
         "truth has user_id 91 | topk | user_id 1",
-        truth=change(RECENT, "user_id", 91, 92, 93, 94),
+        {"truth": change(RECENT, USER, *OTHERS)},
     ),
-    "other windows": fit(
-        "recent has user_id 1 in window 2026-11-08 | recs",
-        recs=RECS.append_column("window", pa.array(["2026-11-01"] * 18)),
-        recent=RECENT.append_column("window", pa.array(["2026-11-08"] * 4)),
+    "other windows": Case("fit", "recent has user_id 1 in window 2026-11-08 | recs", IN_WINDOWS),
+    "windows in one table": Case(
+        "fit", "recs | 'window' | recent", {"recs": IN_WINDOWS["recs"], "recent": RECENT}
     ),
-    "windows in one table": fit(
-        "recs | 'window' | recent", recs=RECS.append_column("window", pa.array([1] * 18))
-    ),
-    "k below one in apply": apply("k=0", settings={"k": 0}, error=tt.SettingError),
-    "k below one in evaluate": evaluate("k=-3", settings={"k": -3}, error=tt.SettingError),
-    "k too large for a kernel": evaluate(
-        f"k={10**20}: must be at most", settings={"k": 10**20}, error=tt.SettingError
-    ),
-    "unknown metric": fit(
-        "metric='mrr' | acc, map, ndcg", settings={"metric": "mrr"}, error=tt.SettingError
-    ),
-    "negative weight": fit("'weight' | weights | -1", weights=change(WEIGHTS, "weight", -1.0)),
-    "a weight twice": fit("'user_id' | weights | 2", weights=change(WEIGHTS, "user_id", 2)),
-    "infinite weight": fit(
-        "'weight' | weights | inf | row 0", weights=change(WEIGHTS, "weight", float("inf"))
-    ),
-}  # fmt: skip
-
-
-pytestmark = pytest.mark.xdist_group("bad-input")  # all commands run once, in 10 seconds
+    "k below one in apply": Case("apply", "k=0", {}, {"k": 0}),
+    "k below one in evaluate": Case("evaluate", "k=-3", {}, {"k": -3}),
+    "k too large for a kernel": Case("evaluate", f"k={10**20}: must be", {}, {"k": 10**20}),
+    "unknown metric": Case("fit", "metric='mrr' | acc, map, ndcg", {}, {"metric": "mrr"}),
+    "negative weight": Case("fit", "'weight' | weights | -1", weights("weight", -1.0)),
+    "a weight twice": Case("fit", "'user_id' | weights | 2", weights(USER, 2)),
+    "infinite weight": Case("fit", "'weight' | weights | inf | row 0", weights("weight", INF)),
+}
 
 
 @pytest.fixture(scope="module")
 def bias() -> tt.ItemBias:
-    return tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT)
+    return LEARNER.fit(RECS, RECENT)
 
 
 # In Python -------------------------------------------------------------------------------------
@@ -163,14 +140,13 @@ def bias() -> tt.ItemBias:
 @pytest.mark.parametrize("name", [*CASES, *MORE])
 def test_python_refuses(name, bias):
     case = {**CASES, **MORE}[name]
-    with pytest.raises(case.error) as caught:
+    with pytest.raises(tt.DataError if case.tables else tt.SettingError) as caught:
         run_in_python(case, bias)
     message = str(caught.value)
     assert isinstance(caught.value, tt.TrimtabError)
     assert isinstance(caught.value, ValueError)
     assert "\n" not in message
-    for words in case.words:
-        assert words in message
+    assert [words for words in case.words.split(" | ") if words not in message] == []
 
 
 def test_every_table_is_checked(bias):
@@ -188,7 +164,7 @@ def test_every_table_is_checked(bias):
                 )
             for other, words in damaged:
                 with pytest.raises(tt.DataError) as caught:
-                    run_in_python(refused(command, "", **{name: other}), bias)
+                    run_in_python(Case(command, "", {name: other}), bias)
                 assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
@@ -200,34 +176,27 @@ def run_in_python(case: Case, bias: tt.ItemBias) -> Any:
 
 
 def test_evaluate_refuses_the_same_weights():
-    for weights, words in (
-        (change(WEIGHTS, "weight", -1.0), "'weight' of weights .*-1"),
-        (change(WEIGHTS, "user_id", 2), "'user_id' of weights .*2"),
-        (pa.table({"user_id": [1, 2, 3, 4], "weight": [0] * 4}), "'weight' of weights .*0"),
-        (as_text(WEIGHTS, "user_id"), "'user_id' .*integers.* topk .*strings.* weights"),
+    for own, words in (
+        (weights("weight", -1.0), "'weight' of weights .*-1"),
+        (weights(USER, 2), "'user_id' of weights .*2"),
+        (NO_WEIGHT, "'weight' of weights .*0"),
+        ({"weights": as_text(WEIGHTS, USER)}, "'user_id' .*integers.* topk .*strings.* weights"),
     ):
         with pytest.raises(tt.DataError, match=words):
-            tt.evaluate(RECS, RECENT, k=2, weights=weights)
+            tt.evaluate(RECS, RECENT, k=2, **own)
 
 
-def test_something_other_than_a_frame():
-    for frame in ("recs.parquet", {"user_id": [1]}, None, RECS["score"]):
-        with pytest.raises(tt.DataError, match=f"recs .*{type(frame).__name__}"):
-            tt.BiasLearner(method="ascent", k=2).fit(frame, RECENT)
-
-
-def test_a_pandas_column_of_mixed_types():
-    recs = RECS.to_pandas().astype({"item_id": object})
-    for value in ("seven", object()):
-        recs.loc[3, "item_id"] = value
-        with pytest.raises(tt.DataError, match=r"recs .*item_id"):
-            tt.BiasLearner(method="ascent", k=2).fit(recs, RECENT)
-
-
-def test_two_columns_with_the_same_name():
-    twice = RECS.append_column("user_id", RECS["user_id"])
-    with pytest.raises(tt.DataError, match=r"recs .*column"):
-        tt.BiasLearner(method="ascent", k=2).fit(twice, RECENT)
+def test_frames_that_cannot_be_read():
+    """No frames, columns of mixed types, and two columns of one name."""
+    mixed = RECS.to_pandas().astype({"item_id": object})
+    for frame, words in (
+        *((frame, type(frame).__name__) for frame in ("recs.csv", {USER: [1]}, None, RECS[USER])),
+        (mixed.assign(item_id=[*RECENT[ITEM].to_pylist(), *["seven"] * 14]), "item_id"),
+        (mixed.assign(item_id=[*RECENT[ITEM].to_pylist(), *[object()] * 14]), "item_id"),
+        (RECS.append_column(USER, RECS[USER]), "column"),
+    ):
+        with pytest.raises(tt.DataError, match=f"recs .*{words}"):
+            LEARNER.fit(frame, RECENT)
 
 
 def test_an_unknown_way_to_merge(bias):
@@ -236,7 +205,7 @@ def test_an_unknown_way_to_merge(bias):
         with pytest.raises(tt.SettingError, match=message):
             bias.apply(RECS, k=2, duplicates=duplicates)
         with pytest.raises(tt.SettingError, match=message):
-            tt.BiasLearner(method="ascent", k=2).fit(RECS, RECENT, duplicates=duplicates)
+            LEARNER.fit(RECS, RECENT, duplicates=duplicates)
 
 
 # Warnings --------------------------------------------------------------------------------------
@@ -264,29 +233,10 @@ def test_a_tenth_in_common_is_enough():
     recent = pa.table({"user_id": [1, *range(100, 109)], "item_id": [8] * 10})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tt.BiasLearner(method="ascent", k=2).fit(RECS, recent)
+        LEARNER.fit(RECS, recent)
 
 
 # On the command line ---------------------------------------------------------------------------
-
-
-class Run(NamedTuple):
-    """A command that ran in its own folder."""
-
-    result: subprocess.CompletedProcess[str]
-    before: set[str]
-    after: set[str]
-
-    @property
-    def stderr(self) -> list[str]:
-        """Lines on stderr, without the notice about compiling."""
-        lines = self.result.stderr.splitlines()
-        return [line for line in lines if not line.startswith("trimtab: compiling kernels")]
-
-
-def found_in(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
-
 
 TYPED = {  # on the command line, for words of Python
     "recs": "lists", "recent": "events", "k=0": "--k 0", "duplicates=": "--duplicates max",
@@ -312,36 +262,19 @@ def command_line(case: Case, folder: Path) -> list[str]:
     return arguments
 
 
-FIT = ("fit", "--k", "2", "--lists", "recs.parquet", "--events", "recent.parquet")
-APPLY = ("apply", "--k", "2", "--lists", "recs.parquet", "--model", "bias")
+FIT = ("fit", "--k", "2", "--lists", "recs.parquet", "--events", "recent.parquet", "--out", "out")
+APPLY = ("apply", "--k", "2", "--lists", "recs.parquet", "--model", "bias", "--out", "out.csv")
 
 
-def after(change: Callable[[Path], object], *arguments: str) -> Callable[[Path], list[str]]:
-    """Valid tables in a folder, what changes it, and these arguments."""
-
-    def prepare(folder: Path) -> list[str]:
-        pq.write_table(RECS, folder / "recs.parquet")
-        pq.write_table(RECENT, folder / "recent.parquet")
-        (folder / "file").write_text("x")
-        change(folder)
-        return list(arguments)
-
-    return prepare
+WITH_CSV = ("fit", "--lists", "recs.csv", "--events", "recent.parquet", "--out", "out")
 
 
-def with_arguments(*arguments: str) -> Callable[[Path], list[str]]:
-    return after(lambda folder: None, *arguments)
+def writing(content: bytes, name: str = "recs.parquet") -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
 
 
-def with_recs(content: bytes, name: str = "recs.parquet") -> Callable[[Path], list[str]]:
-    """A fit with lists from a file with this content."""
-    arguments = ("fit", "--k", "2", "--lists", name, "--events", "recent.parquet", "--out", "out")
-    return after(lambda folder: (folder / name).write_bytes(content), *arguments)
-
-
-def with_bias(damage: Callable[[Path], object]) -> Callable[[Path], list[str]]:
-    """Saved biases that were damaged."""
-    return after(lambda folder: damage(folder / "bias"), *APPLY, "--out", "out.csv")
+def nothing(folder: Path) -> None:
+    pass
 
 
 def parquet_bytes() -> bytes:
@@ -350,113 +283,90 @@ def parquet_bytes() -> bytes:
     return bytes(sink.getvalue())
 
 
-def edit_header(folder: Path, **changes: object) -> None:
-    path = folder / "header.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+def make_newer(folder: Path) -> None:
+    path = folder / "bias" / "header.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 4}))
 
 
 def damage_table(folder: Path) -> None:
-    (table,) = folder.glob("bias-*.parquet")
+    (table,) = folder.glob("bias/bias-*.parquet")
     table.write_bytes(table.read_bytes().replace(b"PAR1", b"PAR2"))
 
 
-FILES = {
-    "cut in half": (
-        with_recs(parquet_bytes()[: len(parquet_bytes()) // 2]), "recs.parquet | Parquet | CSV"
-    ),
-    "a picture": (with_recs(b"\x89PNG\r\n\x1a\n" + bytes(64)), "recs.parquet | Parquet"),
-    "an empty file": (with_recs(b""), "recs.parquet | Parquet"),
-    "a CSV file with an empty id": (
-        with_recs(b"user_id,item_id,score\n1,,0.5\n", "recs.csv"),
-        "'item_id' | recs | 1 of 1",
-    ),
-    "a missing file": (
-        with_arguments("fit", "--lists", "no.parquet", "--events", "no.parquet", "--out", "out"),
-        "no.parquet",
-    ),
-    "a folder without a header": (
-        with_bias(lambda folder: (folder / "header.json").unlink()), "bias | header.json"
-    ),
-    "a newer format": (with_bias(lambda folder: edit_header(folder, version=4)), "version 4 | 3"),
-    "a checksum that does not match": (with_bias(damage_table), "bias | checksum"),
+def lose_header(folder: Path) -> None:
+    (folder / "bias" / "header.json").unlink()
+
+
+MISSING = ("fit", "--lists", "no.parquet", "--events", "no.parquet", "--out", "out")
+NO_ID = writing(b"user_id,item_id,score\n1,,0.5\n", "recs.csv")
+PICTURE, HALF = b"\x89PNG\r\n\x1a\n" + bytes(64), parquet_bytes()[: len(parquet_bytes()) // 2]
+FILES = {  # what changes a folder with valid tables, a command, and the words of its refusal
+    "cut in half": (writing(HALF), FIT, "recs.parquet | Parquet | CSV"),
+    "a picture": (writing(PICTURE), FIT, "recs.parquet | Parquet"),
+    "an empty file": (writing(b""), FIT, "recs.parquet | Parquet"),
+    "a CSV file with an empty id": (NO_ID, WITH_CSV, "'item_id' | recs | 1 of 1"),
+    "a missing file": (nothing, MISSING, "no.parquet"),
+    "a folder without a header": (lose_header, APPLY, "bias | header.json"),
+    "a newer format": (make_newer, APPLY, "version 4 | 3"),
+    "a checksum that does not match": (damage_table, APPLY, "bias | checksum"),
     "an unknown setting": (
-        with_arguments(*FIT, "--out", "out", "--set", "penality=1"),
-        "--set | penality=1 | names are method, scale",
+        nothing, (*FIT, "--set", "penality=1"), "--set | penality=1 | names are method, scale"
     ),
-    "an unknown ending": (
-        with_arguments(*APPLY, "--out", "out.xlsx"), "out.xlsx | .parquet | .csv"
-    ),
-    "a folder that cannot be made": (
-        with_arguments(*FIT, "--out", "file/out"), "file/out"
-    ),
-    "a file that cannot be made": (
-        with_arguments(*APPLY, "--out", "file/out.csv"), "file"
-    ),
+    "an unknown ending": (nothing, (*APPLY[:-1], "out.xlsx"), "out.xlsx | .parquet | .csv"),
+    "a folder that cannot be made": (nothing, (*FIT[:-1], "file/out"), "file/out"),
+    "a file that cannot be made": (nothing, (*APPLY[:-1], "file/out.csv"), "file"),
 }  # fmt: skip
 
 
-def jobs() -> dict[str, Callable[[Path], list[str]]]:
-    """By name: a function that prepares a folder and returns the arguments of a command."""
-    cases = dict(CASES)
-    for name, (_, tables, k) in WARNINGS.items():
-        cases[name] = fit("", settings={"k": k}, **tables)
-    prepared = {name: partial(command_line, case) for name, case in cases.items()}
-    return prepared | {name: prepare for name, (prepare, _) in FILES.items()}
+@pytest.fixture
+def folder(bias, tmp_path, monkeypatch) -> Path:
+    """An empty folder with saved biases, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    bias.save(tmp_path / "bias")
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
-def runs(trimtab, bias, tmp_path_factory) -> dict[str, Run]:
-    """All commands, where nothing optional is found; one of them by the installed script."""
-    folders = {name: tmp_path_factory.mktemp("run") for name in jobs()}
-    commands = []
-    for name, prepare in jobs().items():
-        bias.save(folders[name] / "bias")
-        commands.append({"folder": str(folders[name]), "arguments": prepare(folders[name])})
-    before = {name: found_in(folder) for name, folder in folders.items()}
-    by_script = trimtab(*commands[0]["arguments"], cwd=folders["missing column"])
-    hooks = tmp_path_factory.mktemp("hooks")
-    (hooks / "sitecustomize.py").write_text(WITHOUT_OPTIONAL)
-    paths = [str(hooks), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("forked_commands.py"))],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"},
-        input=json.dumps(commands), capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    results = [subprocess.CompletedProcess((), **result) for result in json.loads(done.stdout)]
-    found = {
-        name: Run(result, before[name], found_in(folders[name]))
-        for name, result in zip(folders, results, strict=True)
-    }
-    first = found["missing column"]
-    return {**found, "by the installed script": Run(by_script, first.before, first.after)}
+def found_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def test_the_installed_script_says_the_same(runs):
-    script, forked = (runs[name].result for name in ("by the installed script", "missing column"))
-    assert (script.returncode, script.stdout) == (forked.returncode, forked.stdout)
-    assert runs["by the installed script"].stderr == runs["missing column"].stderr
+def said(stderr: str) -> list[str]:
+    """Lines on stderr, without the notice about compiling."""
+    lines = stderr.splitlines()
+    return [line for line in lines if not line.startswith("trimtab: compiling kernels")]
 
 
 @pytest.mark.parametrize("name", [*CASES, *FILES])
-def test_the_command_refuses(name, runs):
-    words = CASES[name].words if name in CASES else FILES[name][1].split(" | ")
-    run = runs[name]
-    assert run.result.returncode == 2
-    assert run.result.stdout == ""
-    (line,) = run.stderr
+def test_the_command_refuses(name, folder):
+    if name in CASES:
+        arguments, words = command_line(CASES[name], folder), CASES[name].words
+    else:
+        change, arguments, words = FILES[name]
+        pq.write_table(RECS, folder / "recs.parquet")
+        pq.write_table(RECENT, folder / "recent.parquet")
+        (folder / "file").write_text("x")
+        change(folder)
+    before = found_in(folder)
+    ran = run_in_process(*arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    (line,) = said(ran.stderr)
     assert line.startswith("trimtab: ")
-    for part in words:
+    for part in words.split(" | "):
         assert TYPED.get(part, part) in line
-    assert run.after == run.before
+    assert found_in(folder) == before
 
 
-@pytest.mark.parametrize("name", WARNINGS)
-def test_the_command_warns(name, runs):
-    run = runs[name]
-    assert run.result.returncode == 0
-    line, guard = run.stderr
+def test_the_installed_script_says_the_same(trimtab, folder):
+    arguments = command_line(CASES["missing column"], folder)
+    script, ran = trimtab(*arguments, cwd=folder), run_in_process(*arguments)
+    assert (script.returncode, script.stdout) == (ran.returncode, ran.stdout)
+    assert said(script.stderr) == said(ran.stderr)
+
+
+def test_the_command_warns(folder, trimtab):
+    ran = trimtab(*command_line(Case("fit", "", {}, {"k": 4}), folder), cwd=folder)
+    assert ran.returncode == 0
+    line, guard = said(ran.stderr)
     assert re.search(r"too little to tell: \d+ users .* at least 10", guard)
-    said = WARNINGS[name][0].replace("k=", "--k ")
-    assert re.match(f"trimtab: warning: .*{said}", line)
-    assert "out/header.json" in run.after
+    assert re.match(r"trimtab: warning: .*--k 4.* 3", line)
+    assert "out/header.json" in found_in(folder)

@@ -13,21 +13,18 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from changed_tables import rows_of
 from trimtab.progress import progress_reporter
 
 ascent = partial(tt.BiasLearner, method="ascent")
 
 
-def table(*names, rows):
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
-
-
 def recs_of(*rows):
-    return table("user_id", "item_id", "score", rows=rows)
+    return rows_of(rows, "user_id", "item_id", "score")
 
 
 def bought(*rows):
-    return table("user_id", "item_id", rows=rows)
+    return rows_of(rows, "user_id", "item_id")
 
 
 def biases(bias):

@@ -13,10 +13,9 @@ from counted_tables import count
 from repeat_shop import RepeatShop
 from trimtab.arrays import OWN, TRENDING
 from trimtab.kernels import reference as plain
-from trimtab.learn import personal_units
 from trimtab.learn.bias_fit import BiasFit, fit_biases
 from trimtab.learn.counted import Counted
-from trimtab.learn.personal_units import lists_hold_own, sample_units, widen_units
+from trimtab.learn.personal_units import sample_units, widen_units
 from trimtab.learn.units import Units
 from trimtab.tables.times import DAY
 from trimtab.tables.vocabulary import Vocabulary
@@ -104,31 +103,3 @@ def widen_all(fit: BiasFit, counted: Counted) -> list[np.ndarray]:
     sampled = sample_units(counted, fit.shared)
     wide, _ = widen_units(sampled, fit.shared, "any")
     return [sampled.hashes, *wide.lists[:2], wide.sources, wide.terms]
-
-
-def keys_of(sampled: Units) -> list[tuple[int, int]]:
-    return list(zip(sampled.hashes.tolist(), sampled.windows.tolist(), strict=True))
-
-
-def test_a_sample_is_some_of_the_units_with_the_same_lists(prepared, monkeypatch):
-    fit, counted = prepared
-    whole = sample_units(counted, fit.shared)
-    assert whole.n_units == counted.counts.learning.sum() > 100
-    monkeypatch.setattr(personal_units, "_MOST_UNITS", 50)
-    some = sample_units(counted, fit.shared)
-    assert 20 < some.n_units < 80
-    place_of = {key: place for place, key in enumerate(keys_of(whole))}
-    places = np.array([place_of[key] for key in keys_of(some)])
-    expected = whole.lists.take(places)
-    assert some.lists.items.tolist() == expected.items.tolist()
-    assert some.lists.scores.tolist() == expected.scores.tolist()
-    folds = [fit.shared.folds_of(own.windows, own.hashes) for own in (some, whole)]
-    assert folds[0].tolist() == folds[1][places].tolist()
-
-
-@pytest.mark.parametrize("lists_own", [True, False])
-def test_whether_lists_hold_what_users_have(lists_own):
-    fit, counted = prepare(RepeatShop(repeats=0.5, n_users=60, lists_own=lists_own))
-    units, shared = sample_units(counted, fit.shared), fit.shared
-    wide, has_purchases = widen_units(units, shared, "any")
-    assert lists_hold_own(wide, units.windows, shared.histories, has_purchases) == lists_own

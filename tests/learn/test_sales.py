@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from functools import reduce
-from zoneinfo import ZoneInfo
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -144,25 +140,6 @@ def test_sales_by_hand():
     assert history_before(found, 4, 3, window=2)["again"].tolist() == [4.0, 0.0, 0.0]
 
 
-def test_sales_of_any_parts_of_the_users_add_up():
-    for seed in range(6):
-        random = np.random.default_rng(seed)
-        frame = events(seed, 800).assign(weight=in_quanta(random.choice([0.1, 1.0, 7.0], 800)))
-        grid = [Grid(0), Grid(12_345_678_901), None][seed % 3]
-        for weighted in (False, True):
-            whole = sales_of(frame, grid, weighted)
-            for n_parts in (2, 3, 15):
-                part_of = random.integers(0, n_parts, 15)[frame["user"]]
-                parts = [frame[part_of == part] for part in random.permutation(n_parts)]
-                if grid is not None:  # without times, a user's first row is the first visit
-                    parts = [part.sample(frac=1, random_state=seed) for part in parts]
-                own = [sales_of(part, grid, weighted) for part in parts]
-                assert columns_of(reduce(Sales.__add__, own, NO_SALES)) == columns_of(whole)
-            keys = list(zip(whole.items.tolist(), whole.ticks.tolist(), strict=True))
-            assert keys == sorted(set(keys))
-            assert whole.n_users == frame["user"].nunique()
-
-
 def test_nothing_added_to_nothing():
     none = NO_SALES + NO_SALES
     assert columns_of(none) == columns_of(NO_SALES)
@@ -213,10 +190,6 @@ def latest_origin(starts: list[int]) -> int:
     return min(starts, key=lambda origin: max((start - origin) % DAY for start in starts)) % DAY
 
 
-def micros(*times: datetime) -> list[int]:
-    return [int(time.timestamp()) * 1_000_000 for time in times]
-
-
 def test_no_purchase_of_a_window_counts_as_before_it():
     random, minute = np.random.default_rng(0), 60_000_000
     for case in range(200):
@@ -232,19 +205,6 @@ def test_no_purchase_of_a_window_counts_as_before_it():
         for start in starts:
             begin = grid.start(grid.tick(start))
             assert begin <= start < begin + spread  # and no more than that is lost of its past
-
-
-def test_windows_on_both_sides_of_a_clock_change():
-    """Midnights of New York are at 5:00 UTC in winter and at 4:00 in summer."""
-    zone = ZoneInfo("America/New_York")
-    for first in (datetime(2026, 3, 2, tzinfo=zone), datetime(2026, 10, 26, tzinfo=zone)):
-        midnights = [first + timedelta(days=3 * window) for window in range(5)]
-        assert len({time.utcoffset() for time in midnights}) == 2
-        starts = micros(*(time.astimezone(UTC) for time in midnights))
-        grid = Grid.through(starts)
-        assert grid.origin == 4 * 3_600_000_000
-        begins = [grid.start(grid.tick(start)) for start in starts]
-        assert all(begin <= start for begin, start in zip(begins, starts, strict=True))
 
 
 def test_histories_hold_no_purchase_of_their_window_and_all_of_earlier_days():

@@ -1,18 +1,14 @@
-"""Units: folds and samples depend on ids alone, and counts of any parts of the users are equal."""
+"""Units: folds and samples depend on ids alone; counts against plain groupings."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import trimtab as tt
-from changed_tables import as_text, shuffled, with_column
-from counted_tables import count, count_in_parts
+from counted_tables import count
 from dated_shop import DatedShop
-from trimtab.learn.counted import Counted, Counts, count_part, count_top_k, sum_parts
 from trimtab.learn.units import (
     FOR_CURVES,
     FOR_LEARNING,
@@ -20,12 +16,7 @@ from trimtab.learn.units import (
     N_FOLDS,
     folds_of,
     hash_units,
-    join,
-    join_learning,
-    take_hits,
-    take_learning,
 )
-from trimtab.metrics.per_user import rank_lists
 from trimtab.tables.vocabulary import Vocabulary
 
 Tables = dict[str, pa.Table]
@@ -40,21 +31,7 @@ def tables() -> Tables:
     return {"recs": shop.recs, "recent": shop.recent, "history": shop.history, "weights": weights}
 
 
-def weighed(table: pa.Table) -> pa.Table:
-    weights = np.random.default_rng(2).choice([0.0, 0.3, 1.0, 5.0], table.num_rows)
-    return with_column(table, "weight", weights)
-
-
 # Folds and samples --------------------------------------------------------------------------------
-
-
-def test_folds_and_hashes_are_those_of_the_text_of_ids():
-    ids = np.array([-5, 0, 7, 10, 42, 2**40])
-    hashes = Vocabulary(ids).hashes()
-    texts = sorted(map(str, ids.tolist()))
-    by_text = dict(zip(texts, Vocabulary(pa.array(texts)).hashes().tolist(), strict=True))
-    assert [by_text[str(own)] for own in ids.tolist()] == hashes.tolist()
-    assert len(set(hashes.tolist())) == len(ids)
 
 
 def test_folds_have_a_quarter_each_and_change_with_the_seed():
@@ -83,45 +60,6 @@ def test_samples_are_even_and_independent_of_folds_and_windows():
         assert seed == 0 or (own[0] != drawn[0]).all()
 
 
-def key_of(units: Any) -> list[tuple[int, int]]:
-    return list(zip(units.hashes.tolist(), units.windows.tolist(), strict=True))
-
-
-def samples(counted: Counted, share: float = 0.5) -> list[dict]:
-    """Units with hits and learning units by user and window, with all that is learned from them."""
-    choice = counted.choose_windows()[0]._replace(share=share)
-    hit = join(list(counted.parts.map(take_hits, counted.plan, choice)))
-    learning = join_learning(list(counted.parts.map(take_learning, counted.plan, choice, True)))
-    found: list[dict] = [{}, {}]
-    for unit, key in enumerate(key_of(hit)):
-        lists, own = hit.lists, slice(*hit.lists.indptr[unit : unit + 2])
-        found[0][key] = (
-            lists.items[own].tolist(), lists.scores[own].tolist(), hit.hits[own].tolist(),
-            hit.n_bought[unit], hit.weights[unit],
-        )  # fmt: skip
-    events = learning.events
-    for unit, key in enumerate(key_of(learning)):
-        bought = learning.bought.items[slice(*learning.bought.indptr[unit : unit + 2])]
-        rows = np.flatnonzero(events.users == learning.users[unit])
-        log = zip(events.items[rows].tolist(), events.times[rows].tolist(), strict=True)
-        found[1][key] = bought.tolist(), learning.gains[unit], sorted(log)
-    return found
-
-
-def test_the_same_sample_for_text_ids_shuffled_rows_and_any_parts(tables):
-    whole, expected = samples(count(**tables), 1.0), samples(count(**tables))
-    for every, some in zip(whole, expected, strict=True):
-        assert 0.3 * len(every) < len(some) < 0.7 * len(every)
-        assert some.items() <= every.items()
-    text = {name: as_text(table, "user_id") for name, table in tables.items()}
-    mixed = {name: shuffled(table) for name, table in tables.items()}
-    for counted in (
-        count(**text), count(**mixed), count_in_parts(1, **tables), count_in_parts(2, **mixed),
-        count_in_parts(5, **tables), count_in_parts(7, **text),
-    ):  # fmt: skip
-        assert samples(counted) == expected
-
-
 def test_a_limit_is_kept_about(tables):
     counted = count(**tables)
     choice = counted.choose_windows()[0]
@@ -134,35 +72,6 @@ def test_a_limit_is_kept_about(tables):
 
 
 # Counts -------------------------------------------------------------------------------------------
-
-
-def in_order(counts: Counts) -> list[object]:
-    """All counts, with gathered scores in the order of their values."""
-    order = np.lexsort((counts.is_full, *counts.ends.T))
-    counts = counts._replace(ends=counts.ends[order], is_full=counts.is_full[order])
-    columns = (own if isinstance(own, tuple) else [own] for own in counts)
-    return [[np.asarray(part).tolist() for part in own] for own in columns]
-
-
-def test_counts_of_any_parts_are_equal(tables):
-    bare = {name: tables[name] for name in ("recs", "recent")}
-    weights = {name: weighed(tables[name]) for name in ("recent", "history")}
-    for case in (bare, tables, tables | weights):
-        whole = count(**case)
-        for n_parts in (1, 2, 5):
-            found = count_in_parts(n_parts, **case)
-            assert in_order(found.counts) == in_order(whole.counts)
-            assert found.survey._replace(example=None, item_ids=None, windows=None) == (
-                whole.survey._replace(example=None, item_ids=None, windows=None)
-            )
-            assert found.counts.median_ends() == whole.counts.median_ends()
-            assert found.counts.median_ends(full_only=True) == whole.counts.median_ends(True)
-            bias = np.linspace(-0.5, 0.5, whole.plan.n_items)
-            tops = [
-                sum_parts(counted.parts.map(count_top_k, counted.plan, "additive", bias))
-                for counted in (found, whole)
-            ]
-            assert [own.tolist() for own in tops[0]] == [own.tolist() for own in tops[1]]
 
 
 def test_counts_by_hand():
@@ -192,54 +101,3 @@ def test_counts_by_hand():
     value = counts.before.hit_values / counted.plan.quanta
     assert value[2] == pytest.approx((1 / np.log2(3)) / (1 + 1 / np.log2(3)), abs=1e-8)
     assert value[[0, 1, 3]].tolist() == [0, 0, 0]
-
-
-def test_groups_of_users_are_counted_separately(tables):
-    """Bought and listed by window and fold: those of the users of each fold alone."""
-    counted = count(tables["recs"], tables["recent"])
-    ids = np.unique(tables["recs"]["user_id"].to_numpy())
-    fold_of = dict(zip(ids.tolist(), folds_of(Vocabulary(ids).hashes(), 0).tolist(), strict=True))
-    labels = sorted(set(tables["recs"]["window"].to_pylist()))
-    frames = [tables[name].to_pandas() for name in ("recs", "recent")]
-    buys, has_list = (frame.groupby(["user_id", "window"]).size().index for frame in frames[::-1])
-    learning = buys.intersection(has_list)
-    items = np.array(counted.plan.item_ids).tolist()
-    for frame, found in zip(
-        frames, (counted.counts.listed_by_fold, counted.counts.bought_by_fold), strict=True
-    ):
-        rows = frame.drop_duplicates(["user_id", "item_id", "window"])
-        rows = rows[rows.set_index(["user_id", "window"]).index.isin(learning)]
-        rows = rows.assign(fold=rows["user_id"].map(fold_of))
-        sizes = rows.groupby(["window", "fold", "item_id"]).size()
-        expected = [
-            [sizes.get((label, fold, item), 0) for item in items]
-            for label in labels
-            for fold in range(N_FOLDS)
-        ]
-        assert found.tolist() == expected
-
-
-def test_medians_are_those_of_all_lists(tables):
-    """The k-th scores of lists, or the last ones of shorter lists."""
-    counted = count(tables["recs"], tables["recent"])
-    frame = tables["recs"].to_pandas().sort_values("score", ascending=False)
-    tops = frame.groupby(["user_id", "window"]).head(10).groupby(["user_id", "window"])["score"]
-    kth, gap = tops.min(), tops.max() - tops.min()
-    assert counted.counts.median_ends() == (kth.median(), gap.median())
-    long = tops.size() >= 10
-    assert counted.counts.median_ends(full_only=True) == (kth[long].median(), gap[long].median())
-    none = counted.counts._replace(ends=np.empty((0, 2)), is_full=np.empty(0, bool))
-    assert np.isnan(none.median_ends()).all()
-
-
-def test_a_part_with_lists_or_purchases_only():
-    recs = pa.table({"user_id": [1, 2], "item_id": [7, 7], "score": [1.0, 2.0]})
-    recent = pa.table({"user_id": [2, 3], "item_id": [7, 9]})
-    whole, parts = count(recs, recent), count_in_parts(3, recs=recs, recent=recent)
-    assert in_order(parts.counts) == in_order(whole.counts)
-    lengths = [len(part.lists.items) for part in parts.parts.values]
-    assert lengths == [1, 1, 0]
-    empty = [count_part(part, parts.plan).numbers[:2].tolist() for part in parts.parts.values]
-    assert empty == [[0, 0], [1, 1], [1, 1]]
-    top = rank_lists(parts.parts.values[2].lists, 10, np.zeros(2))
-    assert len(top.items) == 0

@@ -12,20 +12,17 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import rows_of
 from drift import DriftData, generate_drift
 from plain_metrics import METRICS as MEANS
 
 
-def table(*names, rows):
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
-
-
 def ranked(*rows):
-    return table("user_id", "item_id", "rank", rows=rows)
+    return rows_of(rows, "user_id", "item_id", "rank")
 
 
 def bought(*rows):
-    return table("user_id", "item_id", rows=rows)
+    return rows_of(rows, "user_id", "item_id")
 
 
 # By hand ---------------------------------------------------------------------------------------
@@ -50,20 +47,20 @@ def test_one_hit_at_the_second_rank_or_beyond_k():
 
 def test_rank_decides_then_score_then_the_smaller_id():
     rows = [(1, 7, 2, 0.9), (1, 8, 1, 0.1)]
-    both = table("user_id", "item_id", "rank", "score", rows=rows)
+    both = rows_of(rows, "user_id", "item_id", "rank", "score")
     assert tt.evaluate(both, bought((1, 8)), k=1)["acc"] == 1
     assert tt.evaluate(both.drop_columns("rank"), bought((1, 8)), k=1)["acc"] == 0
-    by_value = table("user_id", "item_id", "score", rows=[(1, 10, 0.5), (1, 9, 0.5)])
+    by_value = rows_of([(1, 10, 0.5), (1, 9, 0.5)], "user_id", "item_id", "score")
     assert tt.evaluate(by_value, bought((1, 9)), k=1)["acc"] == 1
-    by_code_point = table("user_id", "item_id", "score", rows=[(1, "9", 0.5), (1, "10", 0.5)])
+    by_code_point = rows_of([(1, "9", 0.5), (1, "10", 0.5)], "user_id", "item_id", "score")
     assert tt.evaluate(by_code_point, bought((1, "10")), k=1)["acc"] == 1
-    minus_zero = table("user_id", "item_id", "score", rows=[(1, 10, 0.0), (1, 9, -0.0)])
+    minus_zero = rows_of([(1, 10, 0.0), (1, 9, -0.0)], "user_id", "item_id", "score")
     assert tt.evaluate(minus_zero, bought((1, 9)), k=1)["acc"] == 1
 
 
 def test_a_user_in_two_windows_is_two_units():
-    topk = table("user_id", "item_id", "rank", "window", rows=[(1, 7, 1, "a"), (1, 7, 1, "b")])
-    truth = table("user_id", "item_id", "window", rows=[(1, 7, "a"), (1, 8, "c")])
+    topk = rows_of([(1, 7, 1, "a"), (1, 7, 1, "b")], "user_id", "item_id", "rank", "window")
+    truth = rows_of([(1, 7, "a"), (1, 8, "c")], "user_id", "item_id", "window")
     figures = tt.evaluate(topk, truth, k=1)
     assert {figures[name] for name in MEANS} == {0.5}
     assert (figures["n_users"], figures["n_skipped"]) == (2, 1)

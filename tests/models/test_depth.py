@@ -2,81 +2,40 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import trimtab as tt
 from made_biases import make_bias, recs_of, shown
-from trimtab.arrays import Lists
-from trimtab.models.list_ranking import common_depth, split_lists
-
-N_ITEMS = 8
-
+from trimtab.models.list_ranking import common_depth
 
 # By hand -----------------------------------------------------------------------------------------
 
 FOUR = recs_of([(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)])
 RAISED = make_bias({3: 1.5, 4: 9.0}, depth=3)
-TIED = recs_of([(4, 1.0), (2, 1.0), (3, 1.0), (1, 1.0), (5, 2.0)])
 SMALL = recs_of([(1, 0.7), (2, 0.3), (3, 0.1), (4, -1e300)])
-LOWERED = make_bias({1: 0.0, 2: -9.0, 3: 0.0, 4: 0.0})
-HALVED = make_bias({1: 0.0, 2: -np.log(8.0)}, scale="log")
-BY_HAND = [  # biases, lists, k, options, what is shown
-    (RAISED, FOUR, 4, {"depth": 3}, [(1, 4.0), (3, 3.5), (2, 3.0), (4, 1.0)]),
-    (RAISED, FOUR, 2, {"depth": "all"}, [(4, 10.0), (1, 4.0)]),
-    (RAISED, FOUR, 1, {"depth": np.int64(3)}, [(1, 4.0)]),
+BY_HAND = [  # biases, k, options, what is shown of FOUR; any other lists: test_ranking.py
+    (RAISED, 4, {"depth": np.int64(3)}, [(1, 4.0), (3, 3.5), (2, 3.0), (4, 1.0)]),
     # Lists within the depth are re-ranked as a whole.
-    (replace(RAISED, depth=4), FOUR, 2, {}, [(4, 10.0), (1, 4.0)]),
-    # Equal scores at the depth rank by item.
-    (
-        make_bias({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}), TIED, 5, {"depth": 3},
-        [(2, 3.0), (1, 2.0), (5, 2.0), (3, 1.0), (4, 1.0)],
-    ),
-    # Excluded items count towards the depth, and others take their slots.
-    (
-        RAISED, FOUR, 2, {"depth": 3, "exclude": pa.table({"user_id": [1, 1], "item_id": [1, 3]})},
-        [(2, 3.0), (4, 1.0)],
-    ),
-    (
-        RAISED, FOUR, 2, {"depth": 3, "allowed": pa.table({"item_id": [2, 4]})},
-        [(2, 3.0), (4, 1.0)],
-    ),
-    # Scores never rise from one rank to the next.
-    (LOWERED, FOUR, 4, {"depth": 2}, [(1, 4.0), (2, -6.0), (3, -6.0), (4, -6.0)]),
-    (
-        HALVED, FOUR, 4, {"depth": 2},
-        [(1, 4.0), (2, pytest.approx(0.375)), (3, pytest.approx(0.375)), (4, pytest.approx(0.375))],
-    ),
-    # Items below the depth are not explored.
-    (
-        make_bias(dict.fromkeys(range(1, 5), 0.0), fresh=(3, 4), error=5.0), FOUR, 4,
-        {"depth": 3, "explore": 2}, [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)],
-    ),
+    (replace(RAISED, depth=4), 2, {}, [(4, 10.0), (1, 4.0)]),
     # Unlisted items can enter, so there is no depth.
-    (
-        make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1), FOUR, 3, {},
-        [(4, 10.0), (1, 4.0), (5, 3.5)],
-    ),
-    (make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1), FOUR, 1, {"depth": "all"}, [(4, 10.0)]),
-]  # fmt: skip
+    (make_bias({4: 9.0, 5: 3.5}, unlisted="zero", depth=1), 3, {}, [(4, 10.0), (1, 4.0), (5, 3.5)]),
+]
 
 
 def test_items_below_the_depth_stay_behind():
-    for bias, recs, k, options, expected in BY_HAND:
-        top = bias.apply(recs, k, **options)
+    for bias, k, options, expected in BY_HAND:
+        top = bias.apply(FOUR, k, **options)
         assert shown(top) == expected
         assert top["rank"].to_pylist() == list(range(1, k + 1))
     never = make_bias({1: 0.0, 2: 0.0, 3: 0.0, 4: 9.0}, excluded=(1, 2, 3))
     with pytest.warns(tt.TrimtabWarning, match="k=5"):
         assert shown(never.apply(FOUR, 5, depth=3)) == [(4, 1.0)]
     explored = make_bias(dict.fromkeys(range(1, 5), 0.0), fresh=(3, 4), error=5.0)
-    for seed in range(10):
+    for seed in range(10):  # items below the depth are not explored
         top = explored.apply(FOUR, 3, explore=2, seed=seed, depth=3)
         assert [item for item, _ in shown(top)] == [1, 3, 2]
 
@@ -117,75 +76,6 @@ def test_other_depths_are_refused():
             RAISED.apply(FOUR, 2, depth=depth)
     with pytest.raises(tt.SettingError, match="depth=2: does not work with unlisted='zero'"):
         make_bias({4: 9.0}, unlisted="zero").apply(FOUR, 3, depth=2)
-
-
-# The definition ----------------------------------------------------------------------------------
-
-
-def plain_top(pairs, k, bias, depth, not_shown):
-    """The definition, as it is written."""
-    ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
-    best = [(item, score + bias[item]) for item, score in ranked[:depth] if item not in not_shown]
-    best.sort(key=lambda pair: (-pair[1], pair[0]))
-    lowest = min((score for _, score in best), default=np.inf)
-    rest = [(i, min(score, lowest)) for i, score in ranked[depth:] if i not in not_shown]
-    return (best + rest)[:k]
-
-
-NUMBERS = st.sampled_from([-1.0, -0.25, 0.0, 0.25, 0.5, 1.0])  # few, so there are many ties
-LISTS = st.dictionaries(st.integers(0, N_ITEMS - 1), NUMBERS, min_size=1).map(
-    lambda pairs: list(pairs.items())
-)
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    st.lists(LISTS, min_size=1, max_size=4),
-    st.lists(NUMBERS, min_size=N_ITEMS, max_size=N_ITEMS),
-    st.integers(1, N_ITEMS + 1),
-    st.integers(1, N_ITEMS),
-    st.sets(st.integers(0, N_ITEMS - 1)),
-    st.sets(st.tuples(st.integers(1, 4), st.integers(0, N_ITEMS - 1))),
-)
-def test_any_lists_equal_the_definition(lists, biases, k, depth, excluded, hidden):
-    bias = make_bias(dict(enumerate(biases)), excluded=excluded)
-    pairs = np.array(sorted(hidden), np.int64).reshape(-1, 2)
-    pairs = pa.table({"user_id": pairs[:, 0], "item_id": pairs[:, 1]})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tt.TrimtabWarning)  # k is longer than the lists
-        top = bias.apply(recs_of(*lists), k, depth=depth, exclude=pairs)
-    expected = []
-    for user, listed in enumerate(lists, 1):
-        not_shown = excluded | {item for who, item in hidden if who == user}
-        found = plain_top(listed, k, biases, depth, not_shown)
-        expected += [(user, *pair, rank) for rank, pair in enumerate(found, 1)]
-    assert [tuple(row.values()) for row in top.to_pylist()] == expected
-
-
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_threads_do_not_matter(threads, many, monkeypatch):
-    monkeypatch.setenv("TRIMTAB_THREADS", threads)
-    rounded = many.lists._replace(scores=np.round(many.lists.scores, 2))  # ties
-    best, rest = split_lists(rounded, 7)
-    for unit in range(0, many.n_users, 501):
-        items, scores = (own[slice(*rounded.indptr[unit : unit + 2])] for own in rounded[1:])
-        order = np.lexsort((items, -scores))
-        for part, expected in ((best, order[:7]), (rest, order[7:])):
-            found = slice(*part.indptr[unit : unit + 2])
-            pairs = zip(part.items[found], part.scores[found], strict=True)
-            assert sorted(pairs) == sorted(zip(items[expected], scores[expected], strict=True))
-
-
-def test_lists_that_are_not_deeper_or_empty(many):
-    longest = int(np.diff(many.lists.indptr).max())
-    for depth in (None, longest, longest + 1):
-        best, rest = split_lists(many.lists, depth)
-        assert best is many.lists
-        assert rest is None
-    lists = Lists(np.array([0, 0, 3, 3]), np.arange(3, dtype=np.int32), np.array([1.0, 3.0, 2.0]))
-    best, rest = split_lists(lists, 1)
-    assert (best.indptr.tolist(), best.items.tolist()) == ([0, 0, 1, 1], [1])
-    assert (rest.indptr.tolist(), rest.items.tolist()) == ([0, 0, 2, 2], [0, 2])
 
 
 # Learning ----------------------------------------------------------------------------------------

@@ -13,23 +13,19 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import changed_tables
 import trimtab as tt
 from made_biases import SUMMARY, make_bias
 from made_rerankers import make_reranker
 from trimtab.models import Summary
 
 
-def table(rows, *names):
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
-
-
 def recs_of(*rows):
-    names = ("user_id", "item_id", "score", "window")
-    return table(rows, *names[: len(rows[0])])
+    return changed_tables.rows_of(rows, "user_id", "item_id", "score", "window")
 
 
 def pairs_of(*rows):
-    return table(rows, "user_id", "item_id")
+    return changed_tables.rows_of(rows, "user_id", "item_id")
 
 
 def rows_of(top):
@@ -39,38 +35,15 @@ def rows_of(top):
 # apply, by hand --------------------------------------------------------------------------------
 
 TWO = recs_of((1, 7, 0.5), (1, 8, 0.25), (1, 9, 1.0), (2, 9, 0.75))
-SHORT = recs_of((1, 7, 0.9), (1, 8, 0.1), (2, 7, 0.9))
-RAISED = {7: 0.0, 8: 0.25, 9: 0.375, 10: -0.5, 11: 0.0}
 ZERO = {"unlisted": "zero"}
-ALLOWED = pa.table({"item_id": [8, 9, 12345]})
-BY_HAND = {  # biases and how they were learned, lists, k, options of apply, rows
-    "added": (
-        {7: 0.25, 8: 1.0, 9: -0.5}, {}, TWO, 3, {},
-        [(1, 8, 1.25, 1), (1, 7, 0.75, 2), (1, 9, 0.5, 3), (2, 9, 0.25, 1)],
-    ),
+BY_HAND = {  # biases and how they were learned, lists, k, options, rows; more in test_ranking.py
     "not a number too large": (
         {7: -3.0, 8: 0.0}, {"scale": "log"}, recs_of((1, 7, 2.0**1023)), 1, {},
         [(1, 7, pytest.approx(2.0**1023 * math.exp(-3)), 1)],
     ),
-    "excluded, raised": (
-        {7: 5.0, 8: 0.0}, {"excluded": [7], **ZERO}, SHORT, 2, {}, [(1, 8, 0.1, 1)],
-    ),
-    "raised items reach users who do not list them": (
-        RAISED, ZERO, recs_of((1, 7, 0.5), (2, 8, 0.25)), 2, {},
-        [(1, 7, 0.5, 1), (1, 9, 0.375, 2), (2, 8, 0.5, 1), (2, 9, 0.375, 2)],
-    ),
     "users without a list": (
         {9: 1.0}, ZERO, recs_of((1, 7, 0.5, 1), (2, 7, 0.5, 2)), 1, {},
         [(1, 1, 9, 1.0, 1), (2, 2, 9, 1.0, 1)],
-    ),
-    "ties of raised and listed items": (
-        {4: 0.5, 7: 0.5, 10: 0.5}, ZERO, recs_of((1, 5, 0.5), (1, 9, 0.5)), 2, {},
-        [(1, 4, 0.5, 1), (1, 5, 0.5, 2)],
-    ),
-    "excluded pairs": (
-        {7: 0.0, 9: 0.5}, ZERO, SHORT, 2,
-        {"exclude": pairs_of((1, 7), (2, 9), (3, 7), (1, 999))},
-        [(1, 9, 0.5, 1), (1, 8, 0.1, 2), (2, 7, 0.9, 1)],
     ),
     "excluded pairs hold in every window": (
         {7: 0.0}, {}, recs_of((1, 7, 0.9, "a"), (1, 8, 0.1, "a"), (1, 7, 0.9, "b"), (2, 7, 9, "b")),
@@ -79,18 +52,6 @@ BY_HAND = {  # biases and how they were learned, lists, k, options of apply, row
     "no excluded pairs": (
         {7: 0.0}, {}, recs_of((1, 7, 0.9)), 1,
         {"exclude": pd.DataFrame({"user_id": [], "item_id": []})}, [(1, 7, 0.9, 1)],
-    ),
-    "allowed": (
-        {7: 0.0, 9: 0.5, 10: 0.7}, ZERO, SHORT, 2, {"allowed": ALLOWED},
-        [(1, 9, 0.5, 1), (1, 8, 0.1, 2), (2, 9, 0.5, 1)],
-    ),
-    "allowed, but excluded": (
-        {8: 0.0}, {"excluded": [8]}, SHORT, 2, {"allowed": pa.table({"item_id": [7, 8]})},
-        [(1, 7, 0.9, 1), (2, 7, 0.9, 1)],
-    ),
-    "on the log scale a bias multiplies": (
-        {7: math.log(2)}, {"scale": "log"}, recs_of((1, 7, 0.5), (1, 8, 0.8)), 2, {},
-        [(1, 7, pytest.approx(1.0, rel=1e-15), 1), (1, 8, pytest.approx(0.8, rel=1e-15), 2)],
     ),
     "numbers come by value": (
         {9: 0.25}, {}, recs_of((1, 10, 0.5), (1, 9, 0.25), (1, -1, 0.5)), 3, {},

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import trimtab as tt
+from changed_tables import shuffled
 from made_biases import recs_of
 from made_rerankers import COEFFICIENTS, UNTIL, events_of, make_reranker
 from repeat_shop import NOW
@@ -32,10 +33,6 @@ def items_of(top: pa.Table) -> dict[object, list[object]]:
     for row in top.to_pylist():
         found.setdefault(row["user_id"], []).append(row["item_id"])
     return found
-
-
-def shuffled(table: pa.Table, seed: int = 0) -> pa.Table:
-    return table.take(np.random.default_rng(seed).permutation(table.num_rows))
 
 
 # The formula --------------------------------------------------------------------------------
@@ -181,38 +178,25 @@ def test_windows_are_ranked_separately():
         assert own.sort_by([("user_id", "ascending"), ("rank", "ascending")]).equals(alone)
 
 
-FRAMES = {
-    pd.DataFrame: pa.Table.to_pandas,
-    pl.DataFrame: pl.from_arrow,
-    pl.LazyFrame: lambda table: pl.from_arrow(table).lazy(),
-    pa.Table: lambda table: table,
-}
-
-
-def as_arrow(frame) -> pa.Table:
-    frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
-    if isinstance(frame, pd.DataFrame):
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    return frame if isinstance(frame, pa.Table) else frame.to_arrow()
-
-
 def test_any_frame_in_and_the_same_kind_out(repeat_shop, learned):
     narrow = repeat_shop.tonight["user_id"].cast("int32")
-    recs = repeat_shop.tonight.set_column(0, "user_id", narrow)
-    allowed = pa.table({"item_id": range(100)})
-    exclude = recs.slice(0, 3).select(["user_id", "item_id"])
-    tables = {"recs": recs, "history": repeat_shop.known, "exclude": exclude, "allowed": allowed}
+    tables = {
+        "recs": repeat_shop.tonight.set_column(0, "user_id", narrow), "history": repeat_shop.known,
+        "exclude": repeat_shop.tonight.slice(0, 3).select(["user_id", "item_id"]),
+        "allowed": pa.table({"item_id": range(100)}),
+    }  # fmt: skip
     expected = learned.apply(**tables, as_of=NOW)
-    for frame, convert in FRAMES.items():
+    for frame, convert, back in (
+        (pd.DataFrame, pa.Table.to_pandas, pl.DataFrame),
+        (pl.LazyFrame, lambda table: pl.from_arrow(table).lazy(), pl.LazyFrame.collect),
+        (pa.Table, lambda table: table, pl.from_arrow),
+    ):
         given = {name: convert(table) for name, table in tables.items()}
-        before = {name: as_arrow(own) for name, own in given.items()}
-        copies = {name: pa.table(own.to_pydict(), own.schema) for name, own in before.items()}
         top = learned.apply(**given, as_of=NOW)
         assert isinstance(top, frame)
-        assert {name: as_arrow(own) for name, own in given.items()} == copies
-        assert as_arrow(top).to_pydict() == expected.to_pydict()
-        kinds = [as_arrow(top).schema.field(name).type for name in ("user_id", "item_id")]
-        assert kinds == [pa.int32(), pa.int64()]
+        assert back(top).equals(pl.from_arrow(expected))
+        for name, table in tables.items():  # unchanged
+            assert back(given[name]).equals(pl.from_arrow(table))
 
 
 def test_text_ids_stay_text():

@@ -8,10 +8,8 @@ import itertools
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
-import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -227,38 +225,16 @@ def test_a_full_disk_and_a_path_that_is_no_folder(fitted, saved):
     assert (saved.parent / "file").read_text() == "x"
 
 
-WORKER = textwrap.dedent("""
-    import sys
-    from dataclasses import replace
-    from pathlib import Path
-    import numpy as np
-    import trimtab as tt
-
-    role, folder = sys.argv[1], Path(sys.argv[2])
-    if role == "read":
-        tt.ItemBias.load(folder)  # does all late imports
-        print("ready", flush=True)
-        for _ in range(25):
-            bias = tt.ItemBias.load(folder)
-            assert len(set(bias.bias.tolist())) == 1 and bias.bias[0] == bias.support[0]
-            assert len(bias) == bias.summary.n_items == 10 * bias.support[0]
-    else:
-        first = tt.ItemBias.load(folder)
-        versions = [first, replace(first, gain=first.gain + 1)]
-        print("ready", flush=True)
-        while True:
-            for version in versions:
-                version.save(folder)
-""")
-
-
-def start(role: str, folder: Path) -> subprocess.Popen[str]:
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, role, str(folder)], stdout=subprocess.PIPE, text=True
-    )
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "ready\n"
-    return worker
+READER = """
+import sys
+import trimtab as tt
+tt.ItemBias.load(sys.argv[1])  # does all late imports
+print("ready", flush=True)
+for _ in range(25):
+    bias = tt.ItemBias.load(sys.argv[1])
+    assert len(set(bias.bias.tolist())) == 1 and bias.bias[0] == bias.support[0]
+    assert len(bias) == bias.summary.n_items == 10 * bias.support[0]
+"""
 
 
 def version_of(bias: tt.ItemBias, number: int) -> tt.ItemBias:
@@ -272,26 +248,18 @@ def version_of(bias: tt.ItemBias, number: int) -> tt.ItemBias:
 
 
 def test_readers_never_see_a_partial_save(fitted, tmp_path):
+    """Whenever they look: so a killed writer leaves a whole version, too."""
     versions = [version_of(fitted, number) for number in (1, 2, 300)]
     versions[0].save(tmp_path)
-    readers = [start("read", tmp_path) for _ in range(2)]
+    command = [sys.executable, "-c", READER, str(tmp_path)]
+    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [reader.stdout.readline() for reader in readers] == ["ready\n"] * 2
     turns = itertools.cycle(versions)
     while any(reader.poll() is None for reader in readers):
         next(turns).save(tmp_path)
     for reader in readers:
         reader.communicate()
         assert reader.returncode == 0
-
-
-def test_a_killed_writer_leaves_a_complete_version(fitted, saved):
-    for wait in (0.05, 0.081):
-        writer = start("write", saved)
-        time.sleep(wait)
-        writer.send_signal(signal.SIGKILL)
-        writer.communicate()
-        assert contents(tt.ItemBias.load(saved))[0] == contents(fitted)[0]
-    fitted.save(saved)
-    assert contents(tt.ItemBias.load(saved)) == contents(fitted)
 
 
 # What cannot be loaded --------------------------------------------------------------------------
@@ -334,64 +302,41 @@ def test_a_table_that_was_changed_cut_short_or_lost(tmp_path, monkeypatch):
 
 BIAS_HEADERS = [
     ("scale", '"lgo"', "Invalid enum value 'lgo' - at `$.scale`"),
-    ("scale", '["log"]', "got `array` - at `$.scale`"),
     ("unlisted", '"sometimes"', "Invalid enum value 'sometimes' - at `$.unlisted`"),
     ("depth", "0", "Expected `int` >= 1 - at `$.depth`"),
-    ("depth", "true", "got `bool` - at `$.depth`"),
     ("settings.x", "NaN", "header.json: cannot be read"),
     ("settings.x", "1e999", "header.json: cannot be read"),
-    ("window.x", r'"\ud800"', "header.json: cannot be read"),
     ("summary.k", "0", "Expected `int` >= 1 - at `$.k`"),
     ("summary.k", "1" + 400 * "0", "Expected `int` <= 1000000000 - at `$.k`"),
     ("summary.metric", '"ndgc"', "(acc|map|ndcg)"),
-    ("summary.before", "Infinity", "header.json: cannot be read"),
     ("summary.before", '"0.5"', "Expected `float`, got `str` - at `$.before`"),
     ("summary.converged", "1", "Expected `bool`, got `int` - at `$.converged`"),
-    ("summary.n_users", "-1", "Expected `int` >= 0 - at `$.n_users`"),
     ("summary.kept", '{"own": null}', "Expected `float`, got `null` - at `$.kept"),
     ("summary.forecast_by_strength", '{"much": [1, 2, 3]}', "`$.forecast_by_strength`"),
     ("summary.forecast_by_strength", '{"0.5": [1]}', "Expected `array` of length >= 3"),
     ("data", r'"a\u0000b"', "`$.data`"),
-    ("data", '""', "`$.data`"),
     ("data", '"../outside.parquet"', "`$.data`"),
-    ("rows", "-1", "Expected `int` >= 0 - at `$.rows`"),
     ("rows", "7", "the table has 3 rows, but header.json says 7"),
     ("settings", "null", "got `null` - at `$.settings`"),
     ("summary", "{}", "missing required field"),
     ("version", "true", "has version true"),
-    ("version", "0", "has version 0"),
     ("settings.x", 100_000 * "[" + 100_000 * "]", "cannot be read (nested too deep)"),
-    ("settings.x", 5000 * "9", "header.json: cannot be read"),
 ]  # fmt: skip
 COEFFICIENTS = json.dumps([[own.name, own.kind, own.value, own.error] for own in RERANKER.learned])
 RERANKER_HEADERS = [
-    ("summary", "{}", "missing required field"),
-    ("bias", '"x"', "got `str` - at `$.bias`"),
-    ("coefficients", "5", "got `int` - at `$.coefficients`"),
     ("coefficients", "[[1]]", "`$.coefficients[0]"),
     ("coefficients", '[["score", [], 1.0, 0.1]]', "got `array` - at `$.coefficients[0][1]`"),
     ("coefficients", '[["score", "score", NaN, 0.1]]', "header.json: cannot be read"),
-    ("coefficients", '[["score", "score", 1e999, 0.1]]', "header.json: cannot be read"),
     ("coefficients", COEFFICIENTS.replace('"own"', '"mine"'), "'coefficients' has no own"),
     ("coefficients", COEFFICIENTS.replace('["score"', '["scores"'), "'coefficients' has no score"),
-    (
-        "coefficients",
-        '[["score", "score", 1.0, 0.1]]',
-        "no bought_before, bought_lately, own, time_since",
-    ),
+    ("coefficients", '[["score", "score", 1.0, 0.1]]', "no bought_before, bought_lately"),
     ("bias.unlisted", '"zero"', "'unlisted' is 'zero', but must be 'never'"),
     ("bias.scale", '"cubic"', "Invalid enum value 'cubic' - at `$.bias.scale`"),
-    ("learned_until", "null", "got `null` - at `$.learned_until`"),
     ("learned_until", f"{2**62}", "at `$.learned_until`"),
-    ("data", '"../other/reranker.parquet"', "`$.data`"),
-    ("may_repeat", "1", "Expected `bool`, got `int` - at `$.may_repeat`"),
-    ("score_unit", '"x"', "got `str` - at `$.score_unit`"),
     ("score_unit", "0", "Expected `float` >= 1e-100 - at `$.score_unit`"),
-    ("score_unit", "true", "Expected `float`, got `bool` - at `$.score_unit`"),
     ("summary.sources", '["others"]', "`$.summary.sources[0]`"),
     ("summary.lifts", '{"trend": null}', "`$.summary.lifts"),
     ("summary.kept", "-1", "Expected `float` >= 0.0 - at `$.summary.kept`"),
-    ("summary.k", "0", "Expected `int` >= 1 - at `$.summary.k`"),
 ]
 REQUIRED = ("bias", "coefficients", "summary", "settings", "may_repeat", "score_unit",
             "learned_until", "checksum")  # fmt: skip
@@ -421,14 +366,11 @@ def test_a_header_that_breaks_a_rule(tmp_path):
 NOT_UTF8 = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"b", b"\xff"]).buffers())
 TABLES = [
     ("bias", pa.array([0.5, np.nan, 1]), "column 'bias' must hold double in every row, finite"),
-    ("bias", pa.array([0, 0, -np.inf]), "column 'bias' must hold"),
     ("bias", pa.array([0, None, 1.0]), "column 'bias' must hold"),
-    ("bias", pa.array([[0.5], [0.0], [1.0]]), "column 'bias' must hold"),
     ("gain", pa.array([0, np.inf, 1]), "column 'gain' must hold"),
     ("fresh", pa.array([0, 1, 1]), "column 'fresh' must hold bool"),
     ("item_id", pa.array([3, 3, 9]), "column 'item_id' must ascend, with each id once"),
     ("item_id", pa.array([3, None, 9]), "column 'item_id' must ascend"),
-    ("item_id", pa.array([9, 7, 3]), "column 'item_id' must ascend, with each id once"),
     ("item_id", pa.array(["b", "a", "c"]), "column 'item_id' must ascend, with each id once"),
     ("item_id", pa.array([3, 7, 2**63], pa.uint64()), "must hold int64 or text"),
     ("item_id", pa.array([b"a", b"\xff", b"\xff\xff"]), "must hold int64 or text"),
@@ -451,6 +393,7 @@ def test_a_table_that_breaks_a_rule(tmp_path):
         changes = [(with_column(column, values), words) for column, values, words in tables]
         changes += [
             (lambda table: table.drop_columns(["low"]), "low"),
+            (lambda table: table.drop_columns(["item_id"]), "item_id"),
             (lambda table: table.append_column("bias", table["bias"]), "bias"),
         ]
         for change, words in changes:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 import pytest
 
-import trimtab as tt
-from habit_shop import habit_log
 from trimtab import models
-from trimtab.engines import Popularity
 from trimtab.errors import SettingError
-from trimtab.replay.windows import split_log
-from trimtab.tables.times import as_datetime
 
 
 @pytest.fixture(scope="module")
-def shop():
-    split = split_log(habit_log(), "2026-02-10")
-    before = Popularity().fit(split.train, as_datetime(split.recent_from)).recommend(n=20)
-    tonight = Popularity().fit(split.known, as_datetime(split.test_from)).recommend(n=20)
-    reranker = tt.RerankLearner(k=5).fit(before, split.recent, history=split.train)
-    assert "own" in reranker.summary.sources
-    return reranker, tonight, split.known
+def shop(learned, repeat_shop):
+    few = pc.less(repeat_shop.tonight["user_id"], 60)
+    assert "own" in learned.summary.sources
+    return learned, repeat_shop.tonight.filter(few), repeat_shop.known
 
 
 def pairs(table) -> set[tuple[int, int]]:

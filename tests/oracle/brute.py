@@ -158,26 +158,3 @@ def best_total(dense, bias, item, rate, cap, narrow):
             nearer = min(abs(low), abs(high))
             best = max(best, metric_at(dense, bias, item, inside(low, high)) - rate * nearer)
     return best
-
-
-@numba.njit(cache=True)
-def unit_quanta(dense, hit_values, unit, bias):
-    """One unit's metric in quanta, ranked from scratch."""
-    total = 0
-    hits = 0
-    for place, item in enumerate(rank(dense, unit, bias, dense.k)):
-        if dense.bought[unit, item]:
-            hits += 1
-            total += hit_values[unit, place] * (hits if dense.metric == MAP else 1)
-    return total
-
-
-@numba.njit(cache=True)
-def quanta_at(dense, hit_values, bias, item, value):
-    """All units' metric in quanta with one item's bias changed."""
-    changed = bias.copy()
-    changed[item] = value
-    total = 0
-    for unit in range(len(hit_values)):
-        total += unit_quanta(dense, hit_values, unit, changed)
-    return total

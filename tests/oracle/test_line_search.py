@@ -48,14 +48,10 @@ def pointers(lengths) -> np.ndarray:
 def traced(
     lists: Lists, slopes, sets: Sets, k: int, metric: str, weights=None, low=LOW, high=HIGH
 ):  # fmt: skip
-    data, along = gathered(lists, slopes, sets, weights)
-    return trace_line(data, along, k, metric, low, high)
-
-
-def gathered(lists: Lists, slopes, sets: Sets, weights=None):
-    """The units with hits, and the slopes of their entries."""
+    """The curve of the units with hits."""
     data = find_hits(lists, sets, weights)
-    return data, find_hits(lists._replace(scores=slopes), sets, weights).lists.scores
+    along = find_hits(lists._replace(scores=slopes), sets, weights).lists.scores
+    return trace_line(data, along, k, metric, low, high)
 
 
 def each_at(lists, slopes, sets, k, weights, metric, t, relevance=None) -> np.ndarray:
@@ -64,30 +60,44 @@ def each_at(lists, slopes, sets, k, weights, metric, t, relevance=None) -> np.nd
     return weights * getattr(unit_metrics(top, sets, k, relevance), metric)
 
 
-def brute(*given) -> float:
-    """The sum of these."""
-    return float(np.nansum(each_at(*given)))
-
-
 def intervals(curve) -> list[tuple[float, float]]:
     edges = [curve.low, *curve.breakpoints, curve.high]
     return list(pairwise(edges))
 
 
-def test_curve_equals_brute_force_and_beats_a_grid():
-    for metric, seed in product(METRICS, range(250)):
-        lists, slopes, sets, k, weights = given = problem(seed)
-        curve = traced(lists, slopes, sets, k, metric, weights)
+def weigh_events(seed: int, sets: Sets, metric: str, k: int):
+    """Relevance of purchases with weights, what hits of relevance 1 count as, and by how much."""
+    drawn = np.random.default_rng(seed).choice([0.05, 0.3, 1.0, 7.0], len(sets.items))
+    relevance, heaviest = weigh_purchases(sets, in_quanta(drawn))
+    return relevance, heaviest, gain_factors(sets, relevance, metric, k)
+
+
+@pytest.mark.parametrize("by_weight", [False, True])
+def test_curve_and_values_equal_ranking_from_scratch_and_beat_a_grid(by_weight):
+    for metric, seed in product(METRICS, range(150 if by_weight else 250)):
+        lists, slopes, sets, k, weights = problem(seed)
+        relevance, factors = None, 1.0
+        if by_weight:
+            relevance, heaviest, factors = weigh_events(seed, sets, metric, k)
+            weights = weights * heaviest
+        given = lists, slopes, sets, k, weights, metric
+        data = find_hits(lists, sets, weights * factors, relevance)
+        moved = lists._replace(scores=slopes)
+        along = find_hits(moved, sets, weights * factors, relevance).lists.scores
+        curve = trace_line(data, along, k, metric, LOW, HIGH)
         assert (np.diff(curve.breakpoints) > 0).all()
         for (low, high), value in zip(intervals(curve), curve.values, strict=True):
             for share in (0.01, 0.37, 0.99) if high - low > 1e-9 else ():
-                found = brute(*given, metric, low + share * (high - low))
-                assert value / QUANTA == pytest.approx(found, abs=1e-7), (seed, low, high)
+                t = low + share * (high - low)
+                each = each_at(*given, t, relevance)
+                assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (seed, low, high)
+                found = values_at(data, along, k, metric, t)
+                assert found == pytest.approx(each[data.source], abs=1e-8)
         best, value = curve.best(0.01)
-        at_best = brute(*given, metric, best)
+        at_best = np.nansum(each_at(*given, best, relevance))
         assert value / QUANTA == pytest.approx(at_best, abs=1e-7)
-        grid = np.linspace(LOW, HIGH, 31) + 1e-4 * np.pi
-        assert all(brute(*given, metric, t) <= at_best + 1e-7 for t in grid[grid < HIGH])
+        for t in np.linspace(LOW, HIGH, 31)[:-1] + 1e-4 * np.pi:
+            assert np.nansum(each_at(*given, t, relevance)) <= at_best + 1e-7
 
 
 def test_curve_equals_the_reference():
@@ -132,41 +142,3 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
         found.append(traced(lists, slopes, sets, 5, "ndcg", low=-1.0, high=1.0))
     np.testing.assert_array_equal(found[0].breakpoints, found[1].breakpoints)
     np.testing.assert_array_equal(found[0].values, found[1].values)
-
-
-def test_values_of_units_equal_ranking_from_scratch():
-    for metric, seed in product(METRICS, range(0, 300, 7)):
-        lists, slopes, sets, k, weights = given = problem(seed)
-        data, along = gathered(lists, slopes, sets, weights)
-        for t in (0.0, 0.7310585, 2.0 / np.pi):
-            each, found = each_at(*given, metric, t), values_at(data, along, k, metric, t)
-            assert found == pytest.approx(each[data.source], abs=1e-8)
-            assert np.nansum(each) == pytest.approx(found.sum(), abs=1e-8)
-
-
-def weighted_problem(seed: int, metric: str):
-    """A problem whose purchases have weights; and what hits of relevance 1 count as."""
-    lists, slopes, sets, k, weights = problem(seed)
-    random = np.random.default_rng(seed)
-    relevance, heaviest = weigh_purchases(
-        sets, in_quanta(random.choice([0.05, 0.3, 1.0, 7.0], len(sets.items)))
-    )
-    counted = weights * heaviest
-    return lists, slopes, sets, k, counted, relevance, gain_factors(sets, relevance, metric, k)
-
-
-def test_with_weights_of_events_curve_and_values_equal_ranking_from_scratch():
-    for metric, seed in product(METRICS, range(150)):
-        lists, slopes, sets, k, counted, relevance, factors = weighted_problem(seed, metric)
-        data = find_hits(lists, sets, counted * factors, relevance)
-        moved = lists._replace(scores=slopes)
-        along = find_hits(moved, sets, counted * factors, relevance).lists.scores
-        curve = trace_line(data, along, k, metric, LOW, HIGH)
-        for (low, high), value in zip(intervals(curve), curve.values, strict=True):
-            if high - low <= 1e-9:
-                continue
-            t = low + 0.37 * (high - low)
-            each = each_at(lists, slopes, sets, k, counted, metric, t, relevance)
-            assert value / QUANTA == pytest.approx(np.nansum(each), abs=1e-7), (seed, low, high)
-            found = values_at(data, along, k, metric, t)
-            assert found == pytest.approx(each[data.source], abs=1e-8)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from brute import to_dense
 from heads import check_state
 from problems import PAIRS, draw_medium, draw_narrow, draw_small
 from trimtab.kernels.ascent_rows import row_width
-from watch import State, build, record
+from watch import State, record
 
 SHAPES = [(2, 40), (3, 40), (4, 40), (5, 40), (10, 45)]  # k, length of lists
 
@@ -67,16 +65,6 @@ def test_rows_are_correct_for_nearly_equal_scores() -> None:
             watched = record(case)
             if watched.state is not None:
                 check_state(watched.state, case, to_dense(case))
-
-
-def test_rows_are_correct_after_a_warm_start() -> None:
-    """Started from the biases of another fit."""
-    for metric, unlisted in PAIRS:
-        case = draw_medium(1, metric, unlisted, 4, 40)
-        warm = replace(case, start=case.solve().bias)
-        state = build(warm)
-        assert state is not None
-        check_state(state, warm, to_dense(warm))
 
 
 def test_scores_times_1024_give_biases_times_1024() -> None:

@@ -6,11 +6,13 @@ is the best one, the claimed gain is the true gain, and the objective never fall
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from brute import Dense, best_total, metric_sum, to_dense
-from problems import PAIRS, Case, draw_narrow, draw_small, draw_ulps
-from trimtab.kernels.reference import ascend
+from problems import METRICS, PAIRS, Case, draw_narrow, draw_small, draw_ulps
+from trimtab.kernels.reference import ascend, item_curve, line_curve
 from trimtab.learn.counted import QUANTA
 from watch import Record, record
 
@@ -106,3 +108,24 @@ def test_narrow_intervals_lead_to_a_full_search() -> None:
             watched = record(draw_narrow(seed, metric, unlisted))
             full_searches += int(watched.state.scratch.counts[2]) if watched.state else 0
         assert full_searches > 10
+
+
+def test_a_line_along_one_item_gives_its_curve() -> None:
+    for metric in METRICS:
+        n_steps = 0
+        for seed in range(300):
+            case = draw_small(seed, metric, "never")
+            found = case.solve()
+            task = case.task(found)
+            bias = {i: b for i, b in enumerate(case.first_biases(found).tolist()) if b > -np.inf}
+            for unit in task.units:
+                alone = replace(task, units=(unit,))
+                for item in unit.listed:
+                    if item in task.excluded or not unit.bought:
+                        continue
+                    there = {**bias, item: 0.0}
+                    curve = item_curve(item, there, alone).steps
+                    curve = {at: delta for at, delta in curve.items() if delta != 0}
+                    assert line_curve(unit, there, {item: 1.0}, task) == curve
+                    n_steps += len(curve)
+        assert n_steps > 500

@@ -68,6 +68,7 @@ def assert_same_purchases(found: dict[int, plain.Bought], expected: dict[int, pl
 @settings(deadline=None)
 @given(EVENTS, st.randoms(use_true_random=False))
 @example([], None)
+@example([(0, 5, 9), (0, 5, 0), (0, 2, 59), (0, 5, 0)], None)  # twice on the later of two days
 @example([(0, 3, 2), (0, 3, 2), (0, 3, 2)], None)  # three times on one day
 @example([(2, 0, 0)], None)  # users before and after it without purchases
 def test_what_users_bought(events, random):
@@ -79,24 +80,10 @@ def test_what_users_bought(events, random):
         assert_same_purchases(bought_by(found, user), expected[user])
 
 
-def test_what_a_user_bought_by_hand():
-    # Item 5 on two days, twice on the later one; item 2 long ago.
-    found = sums_of([(0, 5, 9), (0, 5, 0), (0, 2, 59), (0, 5, 0)], 1)
-    assert bought_by(found, 0) == {
-        2: plain.Bought(1.0, 60.0, pytest.approx(np.exp(-2.0))),
-        5: plain.Bought(2.0, 1.0, pytest.approx(np.exp(-1 / 30) + np.exp(-10 / 30))),
-    }
-
-
 def test_thousands_of_years_are_capped():
     found = sums_of([(0, 1, 2 * TICKS), (0, 2, 3)], 1)
     assert bought_by(found, 0)[1].age == TICKS
     assert bought_by(found, 0)[2].age == 4.0
-
-
-def test_no_users():
-    found = sums_of([], 0)
-    assert (found.indptr.tolist(), len(found.lengths), len(found.items)) == ([0], 0, 0)
 
 
 @pytest.mark.parametrize("window", [3 * DAY, DAY // 24])
@@ -168,25 +155,6 @@ def test_wider_lists(units, bought, may_add, trending, sources):
         assert [entry[:3] for entry in found] == [entry[:3] for entry in expected]
         for ours, theirs in zip(found, expected, strict=True):
             assert ours.terms == pytest.approx(theirs.terms, rel=1e-12, abs=1e-300)
-
-
-@settings(deadline=None)
-@given(BOUGHT, st.sets(ITEMS), st.integers(0, 4))
-@example(dict.fromkeys(range(5), plain.Bought(1.0, 1.0, 0.25)), set(range(5)), 2)  # all equal
-def test_the_users_own_items_are_the_most_and_the_last(bought, may_add, most):
-    """With room for a few of them only, which `widen` has no setting for."""
-    from trimtab.kernels.user_purchases import N_TERMS, widen_lists
-
-    listed = Lists(np.array([0, 1]), np.array([N_ITEMS], np.int32), np.array([1.0]))
-    flags = np.array([item in may_add for item in range(N_ITEMS)] + [False])
-    room = np.array([0, 1 + most])
-    items, scores = np.empty(1 + most, np.int32), np.empty(1 + most)
-    lengths = np.empty(1, np.int64)
-    widen_lists(
-        0, 1, *listed, np.zeros(1, np.int32), *packed([bought]), flags, np.empty(0, np.int32), most,
-        room, items, scores, np.empty(1 + most, np.int8), np.empty((1 + most, N_TERMS)), lengths,
-    )  # fmt: skip
-    assert items[1 : lengths[0]].tolist() == plain.choose_own(bought, may_add, most)
 
 
 def test_a_wider_list_by_hand():

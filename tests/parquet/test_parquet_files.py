@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from changed_tables import files_of
 from front_doors import (
     BIASES,
     TEXT_BIASES,
@@ -83,13 +84,7 @@ def test_the_same_bytes_if_only_a_sample_is_learned_from(tmp_path, monkeypatch):
     monkeypatch.setattr(personal_units, "_MOST_UNITS", 100)
     local, _ = heard(lambda: tt.RerankLearner().fit(**shop_tables()))
     found, _ = heard(lambda: Files(tmp_path, 1_000).fit(tt.RerankLearner(), **shop_tables()))
-    for model, name in ((local, "local"), (found, "found")):
-        model.save(tmp_path / name)
-    local_files, found_files = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-        for name in ("local", "found")
-    )
-    assert found_files == local_files
+    assert files_of(found, tmp_path / "found") == files_of(local, tmp_path / "local")
     assert whole.summary.n_users > local.summary.n_users > 0
     assert whole.bias.support.tolist() == local.bias.support.tolist()  # everybody is counted
     assert whole.bias.summary.before == local.bias.summary.before

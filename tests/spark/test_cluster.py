@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from large_tables import saved
+from changed_tables import files_of
 from repeat_shop import RepeatShop
 from spark_cluster import start_cluster
 from spark_driver import LEARNERS
@@ -32,5 +32,5 @@ def test_the_local_fit_to_the_byte_when_a_worker_is_killed(name, tmp_path):
         assert "done: " not in run.said()  # it was in the middle
         run.finish()
         assert "lost" in cluster.folder.joinpath("master.log").read_text().lower()
-    local = saved(learner.fit(**tables), tmp_path / "local")
+    local = files_of(learner.fit(**tables), tmp_path / "local")
     assert {path.name: path.read_bytes() for path in (tmp_path / "found").iterdir()} == local

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
+from changed_tables import files_of
 from front_doors import (
     BIASES,
     apply_cases,
@@ -23,15 +26,31 @@ from front_doors import (
     with_type,
 )
 from golden_cases import cases, quiet
-from large_tables import saved
 from made_biases import make_bias
-from made_rerankers import events_of, make_reranker
-from repeat_shop import NOW, RepeatShop
-from spark_settings import on_spark, partitions, settings
+from repeat_shop import NOW
 from trimtab import spark as spark_api
 from trimtab.learn import counted
 
 pytestmark = pytest.mark.filterwarnings("ignore::trimtab.errors.TrimtabWarning")
+
+
+@contextmanager
+def settings(spark: Any, **values: Any) -> Iterator[None]:
+    """Settings of `spark.sql`, with _ for a dot; what was there before comes back."""
+    names = {name: "spark.sql." + name.replace("_", ".") for name in values}
+    before = {name: spark.conf.get(names[name]) for name in names}
+    for name, value in values.items():
+        spark.conf.set(names[name], value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(names[name], value)
+
+
+def partitions(spark: Any, n: int) -> Any:
+    """Shuffles into n partitions, none of them merged for being small."""
+    return settings(spark, shuffle_partitions=n, adaptive_coalescePartitions_enabled="false")
 
 
 @dataclass
@@ -42,9 +61,10 @@ class OnSpark:
     partitions: int
 
     def _frames(self, given: dict[str, Any]) -> dict[str, Any]:
-        frames = on_spark(self.session, given)
-        for name, own in given.items():  # times without a zone stay so
-            if isinstance(own, pa.Table) and "timestamp" in own.column_names:
+        tables = {name: own for name, own in given.items() if isinstance(own, pa.Table)}
+        frames = given | {name: self.session.createDataFrame(t) for name, t in tables.items()}
+        for name, own in tables.items():  # times without a zone stay so
+            if "timestamp" in own.column_names:
                 kind = own.schema.field("timestamp").type
                 if pa.types.is_timestamp(kind) and kind.tz is None:
                     times = frames[name]["timestamp"].cast("timestamp_ntz")
@@ -81,11 +101,11 @@ def test_the_same_fits_as_in_memory(spark, tmp_path):
 @pytest.mark.parametrize("name", SAME_BYTES)
 def test_the_golden_cases_have_the_same_bytes(spark, name, tmp_path):
     case = cases()[name]()
-    expected = saved(case.fit(), tmp_path / "memory")
+    expected = files_of(case.fit(), tmp_path / "memory")
     for n in (2, 7):
         with quiet():
             found = OnSpark(spark, n).fit(case.learner, **case.tables)
-        assert saved(found, tmp_path / str(n)) == expected
+        assert files_of(found, tmp_path / str(n)) == expected
 
 
 def test_the_same_bytes_if_only_a_sample_is_learned_from_in_any_time_zone(
@@ -96,33 +116,10 @@ def test_the_same_bytes_if_only_a_sample_is_learned_from_in_any_time_zone(
     local = learner.fit(**shop_tables())
     with settings(spark, session_timeZone="America/New_York"):
         found = OnSpark(spark, 3).fit(learner, **shop_tables())
-    assert saved(found, tmp_path / "found") == saved(local, tmp_path / "local")
+    assert files_of(found, tmp_path / "found") == files_of(local, tmp_path / "local")
     assert whole.bias.window["first"].endswith("+00:00")
     assert whole.bias.summary.before == local.bias.summary.before  # everybody is counted
-    assert saved(whole, tmp_path / "whole") != saved(local, tmp_path / "local")
-
-
-@pytest.mark.minutes
-@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us")])
-def test_one_window_with_dates_or_local_times(spark, tmp_path, kind):
-    shop = RepeatShop(0.4, drift=1.0, lists_own=False, n_users=300, n_items=60, n_listed=12)
-    window = max(shop.recs["window"].to_pylist())
-    tables = {
-        name: getattr(shop, name)
-        .filter(pa.compute.field("window") == window)
-        .drop_columns("window")
-        for name in ("recs", "recent")
-    } | {"history": shop.known}  # also of the window itself
-    for name in ("recent", "history"):
-        local = with_type(tables[name], "timestamp", pa.timestamp("us"))
-        tables[name] = with_type(local, "timestamp", kind)
-    learner = tt.RerankLearner(repeats="add", widen="listed", metric="map", k=5, scale="list")
-    local = learner.fit(**tables)
-    with settings(spark, timestampType="TIMESTAMP_NTZ"):
-        found = OnSpark(spark, 2).fit(learner, **tables)
-    assert saved(found, tmp_path / "found") == saved(local, tmp_path / "local")
-    assert local.learned
-    assert not local.has_zone
+    assert files_of(whole, tmp_path / "whole") != files_of(local, tmp_path / "local")
 
 
 # Lists and metrics ------------------------------------------------------------------------------
@@ -157,23 +154,6 @@ def test_learned_lists_partitions_and_tables_by_name(spark):
             assert top.rdd.getNumPartitions() == n
     later = spark.createDataFrame(case.later)
     assert spark_api.evaluate(top, later) == tt.evaluate(local, case.later)
-
-
-# Item 9 was not learned: users 1 and 2 bought it, and only user 3 has it on a list.
-FEW = pa.table({
-    "user_id": pa.array([1, 1, 2, 2, 3, 3, 4, 4], pa.int32()),
-    "item_id": pa.array([1, 2, 1, 3, 9, 2, 3, 1], pa.int16()),
-    "score": [0.9, 0.8, 0.7, 0.4, 0.9, 0.2, 0.5, 0.6],
-})  # fmt: skip
-
-
-def test_items_that_only_others_list(spark):
-    history = events_of((1, 9, 1), (1, 9, 1.1), (2, 9, 3), (2, 5, 2), (3, 1, 2), (1, 77, 2))
-    model = make_reranker({1: 0.1, 2: -0.2, 3: 0.0, 5: 0.3, 8: 0.5}, trending=(8, 2, 5))
-    given = {"recs": FEW, "k": 4, "history": history}
-    local = model.apply(**given)
-    assert OnSpark(spark, 3).apply(model, **given).equals(local)
-    assert (1, 9) in zip(local["user_id"].to_pylist(), local["item_id"].to_pylist(), strict=True)
 
 
 def test_the_same_metrics_as_in_memory(spark):

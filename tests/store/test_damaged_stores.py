@@ -76,32 +76,22 @@ def all_refuse(shop: Path, words: str) -> None:
 
 POINTERS = [
     ("current", "null", "the pointer breaks a rule at current: Expected `int`, got `null`"),
-    ("current", "[1]", "at current: Expected `int`, got `array`"),
     ("current", "9", "'current' is 9, but must be one of the versions: 1, 2, 3"),
-    ("current", "1" + 400 * "0", "at current: Expected `int` <= 9223372036854775807"),
-    ("last", '"3"', "at last: Expected `int`, got `str`"),
     ("last", "2", "'last' is 2, but must be at least 3"),
     ("published", "null", "at published: Expected `array`, got `null`"),
-    ("published", "[null]", "at published[0]: Expected `object`"),
     ("published", "[]", "must be one of the versions: none"),
     ("published", '[{"number": 1}]', "at published[0]: Object missing required field `folder`"),
-    ("changes", '{"a": 1}', "at changes: Expected `array`"),
     ("changes", '[{"at": 1, "to": 1, "by": "me"}]', "at changes[0].at: Expected `str`"),
     ("changes", 100_000 * "[" + 100_000 * "]", "nested too deep"),
-    ("layout", "null", "has layout null"),
     ("layout", "2", "has layout 2, but this Trimtab reads up to 1; upgrade trimtab"),
 ]
 ENTRIES = [
     ("number", True, "at published[1].number: Expected `int`, got `bool`"),
     ("number", 3, "'published' has a version twice"),
     ("replaced", 3, "version 2 replaced version 3, but must have replaced an earlier one"),
-    ("folder", "a\0b", "'folder' is"),
     ("folder", "../../elsewhere", "'folder' is"),
     ("folder", "..", "at published[1]: 'folder' is \"..\", but must be a plain name"),
-    ("folder", "two\nlines", "'folder' is"),
     ("folder", None, "at published[1].folder: Expected `str`, got `null`"),
-    ("manifest", ["sha256:0"], "at published[1].manifest"),
-    ("replaced", "1", "at published[1].replaced"),
 ]
 
 
@@ -137,15 +127,10 @@ def test_a_damaged_pointer(shop, pointer):
 MANIFESTS = [
     ("as_of", None, "`$.as_of`"),
     ("as_of", "a/../b", "`$.as_of`"),
-    ("created", 5, "`$.created`"),
     ("files", [], "`$.files`"),
-    ("files", {"../../x": "sha256:0"}, "key` in `$.files`"),
     ("files", {"bias/../../x": "sha256:0"}, "key` in `$.files`"),
     ("files", {"/etc/passwd": "sha256:0"}, "key` in `$.files`"),
-    ("files", {"bias/a\0": "sha256:0"}, "key` in `$.files`"),
-    ("summary", [1], "`$.summary`"),
     ("method", "auto", "`$.method`"),
-    ("reranker", [], "`$.reranker`"),
 ]
 
 

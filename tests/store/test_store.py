@@ -146,7 +146,7 @@ def test_a_rollback_works_beside_writers(store):
     code = (
         "import sys; from trimtab.store import Store\n"
         "from trimtab.store.writer import open_writer\n"
-        "for _ in range(150):\n"
+        "for _ in range(60):\n"
         "    with open_writer(Store(sys.argv[1])): pass"
     )
     cleaner = subprocess.Popen([sys.executable, "-c", code, str(store.folder)])
@@ -213,18 +213,10 @@ def test_only_one_process_writes_at_a_time(store):
     assert publish(store) == 1  # the killed process no longer holds the lock
 
 
-def test_locks_of_two_stores_are_independent(store, tmp_path):
-    with open_writer(store), open_writer(Store(tmp_path / "other")):
-        pass
-    with open_writer(store):
-        assert publish(Store(tmp_path / "other")) == 1
-        with pytest.raises(BusyError, match=rf"{store.folder}: .*process {os.getpid()} since 20"):
-            publish(store)
-
-
 def test_a_lock_names_only_the_process_that_holds_it(store):
     """A killed process leaves its name behind; another user's file cannot be written to."""
-    publish(store)
+    with open_writer(store):
+        assert publish(Store(store.folder.parent / "other")) == 1  # has a lock of its own
     holder = store.folder / ".writer.lock.holder"
     assert not holder.exists()
     holder.write_text("process 1 since 2020-01-01")
@@ -295,7 +287,7 @@ def test_readers_keep_up_with_writers_that_keep_one(store):
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[2]); import stores\n"
         "from trimtab.store.versions import Store\n"
-        "for _ in range(60): stores.publish(Store(sys.argv[1]), keep=1); time.sleep(0.02)"
+        "for _ in range(25): stores.publish(Store(sys.argv[1]), keep=1); time.sleep(0.02)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(store.folder), HELPERS])
     seen = set()
@@ -303,7 +295,7 @@ def test_readers_keep_up_with_writers_that_keep_one(store):
         assert (store.load().bias == BIAS.bias).all()
         seen.add(store.current().number)
     assert writer.returncode == 0
-    assert store.current().number == 61
+    assert store.current().number == 26
     assert len(seen) > 1
 
 

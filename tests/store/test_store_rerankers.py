@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import trimtab as tt
-from dated_shop import DatedShop
 from made_rerankers import make_reranker
 from stores import ABOUT, BIAS, publish
 from trimtab import models
@@ -24,8 +23,7 @@ LISTS = pa.table({"user_id": [1, 2], "item_id": [7, 8], "score": [0.5, 0.25], "r
 
 @pytest.fixture(scope="module")
 def reranker() -> tt.Reranker:
-    shop = DatedShop(n_windows=2, n_users=600)
-    return tt.RerankLearner().fit(shop.recs, shop.recent, history=shop.history)
+    return make_reranker({7: 0.5, 8: 0.0, 9: -0.25}, trending=[8], depth=3)
 
 
 @pytest.fixture
@@ -133,21 +131,3 @@ def test_a_rollback_brings_back_model_and_lists_and_old_versions_are_removed_who
     publish(store, keep=1)
     assert not folder.exists()
     assert [version.number for version in store.history()] == [3]
-
-
-def test_a_writer_that_fails_between_model_and_lists_leaves_the_old_version(store, reranker):
-    publish(store)
-    before = store.current()
-
-    def write(folder: Path) -> None:
-        reranker.bias.save(folder / "bias")
-        reranker.save(folder / "reranker")
-        raise OSError(28, "No space left on device")
-
-    with (
-        open_writer(store) as writer,
-        pytest.raises(StoreError, match="No space left on device"),
-    ):
-        writer.publish(write, ABOUT, 3)
-    assert store.current() == before
-    assert not list(store.folder.glob(".staging-*"))

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trimtab as tt
+from changed_tables import with_column
 from trimtab.datasets import make_log, read_log, read_tables
 from trimtab.errors import DataError, SettingError, TrimtabWarning
 from trimtab.tables.columns import ColumnMap, own_names
@@ -83,20 +84,25 @@ def test_files_are_read_under_their_own_names(tmp_path, kind):
     assert wanted.to_pydict() == {"item_id": ["x", "x", "y"]}
 
 
-def with_column(name: str, values: list[object]) -> pa.Table:
-    return EVENTS.set_column(EVENTS.column_names.index(name), name, pa.array(values))
-
-
 BAD = {
     "no such column": (EVENTS.drop("sku"), r"missing column 'sku' \(item_id\) in events; found cu"),
     "missing ids": (
-        with_column("customer", [None, "b", "b"]),
+        with_column(EVENTS, "customer", [None, "b", "b"]),
         "column 'customer' of events has no",
     ),
-    "ids of no kind": (with_column("sku", [0.5, 1.5, 2.5]), "column 'sku' of events holds double"),
-    "no times": (with_column("ts", ["a", "b", "c"]), "column 'ts' of events has text"),
-    "days as numbers": (with_column("ts", [20260701] * 3), "column 'ts' of events holds int64"),
-    "no quantity": (with_column("pieces", ["a", "b", "c"]), "column 'pieces' of events holds str"),
+    "ids of no kind": (
+        with_column(EVENTS, "sku", [0.5, 1.5, 2.5]),
+        "column 'sku' of events holds double",
+    ),
+    "no times": (with_column(EVENTS, "ts", ["a", "b", "c"]), "column 'ts' of events has text"),
+    "days as numbers": (
+        with_column(EVENTS, "ts", [20260701] * 3),
+        "column 'ts' of events holds int64",
+    ),
+    "no quantity": (
+        with_column(EVENTS, "pieces", ["a", "b", "c"]),
+        "column 'pieces' of events holds str",
+    ),
 }
 
 

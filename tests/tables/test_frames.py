@@ -151,18 +151,6 @@ def test_any_kind_of_number_is_a_score(tables):
 # The order of rows and the number of threads ---------------------------------------------------
 
 
-def test_shuffled_rows_give_the_same_bytes(tables, bytes_of):
-    rng = np.random.default_rng(0)
-    recs, recent = tables
-    mixed, mixed_recent = (t.take(pa.array(rng.permutation(len(t)))) for t in tables)
-    for learner in (LEARNER, tt.BiasLearner.paper(k=5), tt.BiasLearner(method="ascent")):
-        bias, again = learner.fit(recs, recent), learner.fit(mixed, mixed_recent)
-        assert bytes_of(bias.table()) == bytes_of(again.table())
-        assert bias.summary == again.summary
-        assert bytes_of(bias.apply(recs, k=5)) == bytes_of(again.apply(mixed, k=5))
-    assert tt.evaluate(recs, recent) == tt.evaluate(mixed, mixed_recent)
-
-
 def test_any_number_of_threads_gives_the_same_bytes(many, bytes_of, monkeypatch):
     recs = with_ids(many.recs(), words)
     recs = recs.append_column("window", pa.array(np.arange(len(recs)) // 15 % 2))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from changed_tables import with_column
 from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, read_log
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.replay.windows import Window, find_holes
@@ -32,22 +33,17 @@ def stamps(log) -> list[str]:
     return [f"{stamp:%d %H:%M}" for stamp in log.events["timestamp"].to_pylist()]
 
 
-def with_column(name: str, values: object, table: pa.Table = EVENTS) -> pa.Table:
-    column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-    return table.set_column(table.column_names.index(name), name, column)
-
-
 def test_times_become_utc_in_order_without_returns():
     log = make_log(EVENTS, tz="America/New_York")
     assert stamps(log) == ["02 03:30", "02 13:00"]
     assert log.events["item_id"].to_pylist() == [8, 7]
     assert log.tz == "America/New_York"
     times = EVENTS["timestamp"].cast(pa.timestamp("s"))
-    zoned = with_column("timestamp", pc.assume_timezone(times, "Asia/Tokyo"))
+    zoned = with_column(EVENTS, "timestamp", pc.assume_timezone(times, "Asia/Tokyo"))
     for tz, expected in ((None, "Asia/Tokyo"), ("UTC", "UTC")):
         assert make_log(zoned, tz=tz).tz == expected
         assert stamps(make_log(zoned, tz=tz)) == ["01 14:30", "02 00:00"]
-    offsets = with_column("timestamp", ["2026-07-02T09:00:00+02:00"] * 3)
+    offsets = with_column(EVENTS, "timestamp", ["2026-07-02T09:00:00+02:00"] * 3)
     assert stamps(make_log(offsets)) == ["02 07:00"] * 2
     for convert in (pa.Table.to_pandas, pl.from_arrow):
         assert make_log(convert(EVENTS), tz="UTC").events.num_rows == 2
@@ -60,7 +56,7 @@ def test_text_of_any_kind_is_read_as_plain_text(kind):
             text = table[name].cast(pa.string())
             is_dictionary = pa.types.is_dictionary(kind)
             text = text.dictionary_encode() if is_dictionary else text.cast(kind)
-            table = with_column(name, text, table)
+            table = with_column(table, name, text)
         return table
 
     items = pa.table({"item_id": ["7", "8"], "name": ["cup", "hat"], "category": ["x", "y"]})
@@ -82,9 +78,9 @@ def test_numbers_are_instants_of_utc():
     for power, kind in product((0, 3, 6, 9), (pa.int64(), pa.uint64(), pa.float64())):
         times = pa.array([second * 10**power for second in SECONDS]).cast(kind, safe=False)
         for tz in ("UTC", "Europe/Berlin"):  # other days, the same instants
-            log = make_log(with_column("timestamp", times), tz=None if tz == "UTC" else tz)
+            log = make_log(with_column(EVENTS, "timestamp", times), tz=None if tz == "UTC" else tz)
             assert (log.tz, stamps(log)) == (tz, ["01 23:30", "02 09:00"])
-    log = make_log(with_column("timestamp", [second + 0.25 for second in SECONDS]))
+    log = make_log(with_column(EVENTS, "timestamp", [second + 0.25 for second in SECONDS]))
     assert {stamp.microsecond for stamp in log.events["timestamp"].to_pylist()} == {250_000}
     assert has_zone(pa.chunked_array([SECONDS]))
     assert has_zone(pa.chunked_array([], pa.int64()))
@@ -146,7 +142,9 @@ BAD = {
 
 def test_bad_values_are_refused():
     for column, values, message in BAD.values():
-        events = with_column(column, pa.array(values[:3]) if isinstance(values, list) else values)
+        events = with_column(
+            EVENTS, column, pa.array(values[:3]) if isinstance(values, list) else values
+        )
         with pytest.raises(DataError, match=message):
             make_log(events, tz="America/New_York")
 
@@ -250,44 +248,40 @@ def holes(log: Log, until: date = END, days: int = 1, first: date = MONDAY) -> l
     return [(day.day, day.events, day.usual) for day in found]
 
 
-def test_a_day_below_a_fifth_is_a_hole():
-    for tz in ("UTC", "America/New_York", "Asia/Tokyo"):
-        assert holes(log_of({0: 7}, tz=tz)) == [(MONDAY, 7, 40)]
-        assert holes(log_of({0: 0}, tz=tz)) == [(MONDAY, 0, 40)]
-        assert holes(log_of({0: 8}, tz=tz)) == []
+EMPTY, NEXT = (MONDAY, 0, 40), (MONDAY + timedelta(7), 0, 40)
+GROWN = dict.fromkeys(range(1, 5), 400)
+HOLES = (  # events of Mondays by week, options of the log, options of the search, what is found
+    *(({0: n}, {"tz": tz}, {}, found)
+      for tz in ("UTC", "America/New_York", "Asia/Tokyo")
+      for n, found in ((7, [(MONDAY, 7, 40)]), (0, [EMPTY]), (8, []))),
+    # The days of a window are looked at one by one; Tuesdays always have one event.
+    ({0: 0}, {}, {"days": 3}, [EMPTY]),
+    ({0: 0, 1: 0}, {}, {"days": 8}, [EMPTY, NEXT]),
+    # Weekdays with few events are not compared.
+    ({0: 0}, {"usual": 19}, {}, []),
+    ({0: 0}, {"usual": 20}, {}, [(MONDAY, 0, 20)]),
+    # A weekday that is often empty is never a hole, nor is every other week.
+    (dict.fromkeys(range(-4, 5), 0), {}, {}, []),
+    ({0: 0, -2: 0, -4: 0, 2: 0, 4: 0}, {}, {}, []),
+    ({0: 0, -2: 0, 2: 0}, {}, {}, [EMPTY]),
+    # Weeks after count where they are known: a shop that grew has as many as before.
+    ({0: 30, **GROWN}, {}, {}, []),
+    ({0: 0, **GROWN}, {}, {}, [EMPTY]),
+    # Only the weeks before: 25 December is a hole even if 1 January is one too.
+    ({0: 0, 1: 0}, {}, {"until": MONDAY + timedelta(8)}, [EMPTY]),
+)  # fmt: skip
+
+
+def test_a_day_below_a_fifth_of_other_weeks_is_a_hole():
+    for counts, made, searched, expected in HOLES:
+        assert holes(log_of(counts, **made), **searched) == expected
     (hole,) = find_holes(log_of({0: 7}), Window.of(MONDAY, 1, "UTC"), END)
     assert str(hole) == "2026-03-02 has 7 events; that weekday usually has 40"
 
 
-def test_days_of_a_window_are_looked_at_one_by_one():
-    assert holes(log_of({0: 0}), days=3) == [(MONDAY, 0, 40)]  # Tuesdays always have one event
-    assert holes(log_of({0: 0, 1: 0}), days=8) == [
-        (MONDAY, 0, 40), (MONDAY + timedelta(7), 0, 40),
-    ]  # fmt: skip
-
-
-def test_weekdays_with_few_events_are_not_compared():
-    assert holes(log_of({0: 0}, usual=19)) == []
-    assert holes(log_of({0: 0}, usual=20)) == [(MONDAY, 0, 20)]
-
-
-def test_a_weekday_that_is_often_empty_is_never_a_hole():
-    assert holes(log_of(dict.fromkeys(range(-4, 5), 0))) == []
-    assert holes(log_of({0: 0, -2: 0, -4: 0, 2: 0, 4: 0})) == []  # every other week
-    assert holes(log_of({0: 0, -2: 0, 2: 0})) == [(MONDAY, 0, 40)]
-
-
-def test_weeks_after_count_where_they_are_known():
-    grown = dict.fromkeys(range(1, 5), 400)
-    assert holes(log_of({0: 30, **grown})) == []  # a shop that grew: as many as before
-    assert holes(log_of({0: 0, **grown})) == [(MONDAY, 0, 40)]
-    # Only the weeks before: 25 December is a hole even if 1 January is one too.
-    after_one_week = MONDAY + timedelta(8)
-    assert holes(log_of({0: 0, 1: 0}), until=after_one_week) == [(MONDAY, 0, 40)]
-    # A log that begins with the day has only weeks after it.
+def test_a_log_that_begins_with_the_day_has_only_weeks_after_it():
     late = log_of({-4: 0, -3: 0, -2: 0, -1: 0, 0: 1})
-    first = late.events.slice(4)  # without the four Tuesdays before
-    begun = make_log(first, "UTC")
+    begun = make_log(late.events.slice(4), "UTC")  # without the four Tuesdays before
     assert holes(begun) == [(MONDAY, 1, 40)]
     # The days before the log do not count.
     assert holes(begun, days=15, first=MONDAY - timedelta(14)) == [(MONDAY, 1, 40)]
