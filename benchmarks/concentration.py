@@ -38,7 +38,7 @@ class Source(NamedTuple):
     option: str | None
     tz: str
     dates: tuple[str, ...]
-    recent_days: int = 3
+    window: str = "3d"
 
 
 SOURCES = (
@@ -61,10 +61,10 @@ SOURCES = (
 )  # fmt: skip
 
 
-def replay(log: Log, engine: Engine, day: str, recent_days: int) -> dict[str, Shown]:
+def replay(log: Log, engine: Engine, day: str, window: str) -> dict[str, Shown]:
     """What the biases and the Reranker of a date would publish."""
-    split = split_log(log, day, recent_days, 1)
-    earlier = earlier_windows(log, split, recent_days, WINDOWS)
+    split = split_log(log, day, window, "1d")
+    earlier = earlier_windows(log, split, split.window.length, WINDOWS)
     training = Case(engine, log, split, N_LISTED, K, earlier).training
     now = as_datetime(split.test_from)
     lists = engine.fit(split.known, now).recommend(n=N_LISTED)
@@ -108,7 +108,7 @@ def main() -> None:
             continue
         log = load_complete_journey() if place is None else read_log(place, tz=source.tz)
         for name, engine in ENGINES.items():
-            nights = [replay(log, engine(), day, source.recent_days) for day in source.dates]
+            nights = [replay(log, engine(), day, source.window) for day in source.dates]
             for method in nights[0]:
                 shown = make_row([night[method] for night in nights])
                 table.add_row(f"{source.name}, {name}", method, *shown)

@@ -64,7 +64,7 @@ def main() -> None:
     parser.parse_args()
     warnings.simplefilter("ignore", tt.GuardWarning)
     log = load_complete_journey()
-    dates = rolling_dates("2017-06-14", "2017-12-13", every=28)
+    dates = rolling_dates("2017-06-14", "2017-12-13", every="28d")
     rows = [row for day in dates for row in explore_on(log, day)]
     means = pd.DataFrame(rows).groupby("explore").mean()
     table = Table("explore", *MEASURES.values(), title=f"{len(dates)} dates")

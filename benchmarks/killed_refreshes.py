@@ -38,7 +38,7 @@ from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.replay.windows import Window
 from trimtab.store import Store
-from trimtab.tables.times import as_datetime
+from trimtab.tables.times import DAY, as_datetime
 
 FIRST = date(2026, 2, 10)
 FORK = multiprocessing.get_context("fork")
@@ -77,7 +77,7 @@ def make_shop(folder: Path) -> None:
     log = make_log(events, "UTC")
     for night in range(6):
         day = FIRST + timedelta(night)
-        window = Window.of(day, 1, "UTC")
+        window = Window.of(day, DAY, "UTC")
         engine = Markov(min_support=1).fit(window.history(log), as_datetime(window.start))
         pq.write_table(engine.recommend(n=30), folder / "lists" / f"{day}.parquet")
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from favourites import Favourites, to_events
 from shared import generate_drift, in_process, seconds
-from trimtab.tables.times import DAY, day_start, read_day
+from trimtab.tables.times import DAY, read_day
 
 AS_OF, LISTS, TONIGHT = "2026-03-04", "2026-02-28", "2026-03-04"
 N_LISTED, SPAN, RECENT_DAYS = 50, 60, 3
@@ -48,7 +48,7 @@ def write_shop(folder: Path, n_users: int, n_items: int, n_events: int) -> None:
     listed = data.lists.items.reshape(n_users, N_LISTED)
     random = np.random.default_rng(0)
     favourites = Favourites(listed, n_items, random)
-    start = day_start(read_day("", AS_OF), "UTC") - RECENT_DAYS * DAY
+    start = read_day("", AS_OF).instant("UTC") - RECENT_DAYS * DAY
     lengths = np.diff(data.recent.indptr)
     buyers = np.repeat(np.arange(n_users), lengths)
     bought = favourites.repeat(buyers, data.recent.items)
@@ -96,7 +96,7 @@ def run_refresh(folder: Path, store: Path, in_memory: bool) -> tuple[float, floa
     dated_lists.LARGE = 2**62 if in_memory else 0
     job = Refresh(
         lists=folder / "lists", events=folder / "events.parquet", store=store, method="reranker",
-        tz="UTC", recent_days=3,
+        tz="UTC", window="3d",
     )  # fmt: skip
     lasted, done = seconds(lambda: job.run(AS_OF))
     status = Path("/proc/self/status").read_text()  # getrusage begins with the parent's peak

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import trimtab as tt
 from shared import DriftData, generate_drift, peak_memory, seconds
 from trimtab.daily import Refresh
-from trimtab.tables.times import DAY, day_start, read_day
+from trimtab.tables.times import DAY, read_day
 
 AIM = 3.0
 AS_OF, LISTS, HISTORY_DAYS = "2026-03-31", "2026-03-27", 90
@@ -36,7 +36,7 @@ def timed(events: pa.Table, first: int, days: int, seed: int) -> pa.Table:
 def write_shop(data: DriftData, folder: Path) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Write lists and events; return the tables for `fit`."""
     recs = data.recs()
-    start = day_start(read_day("", AS_OF), "UTC") - 3 * DAY
+    start = read_day("", AS_OF).instant("UTC") - 3 * DAY
     recent = timed(data.recent_events(), start, 3, 0)
     history = timed(data.history_events(), start - HISTORY_DAYS * DAY, HISTORY_DAYS, 1)
     (folder / "lists").mkdir()

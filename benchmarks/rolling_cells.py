@@ -49,6 +49,7 @@ from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
 from trimtab.replay.outcome import Case
 from trimtab.replay.windows import Window, earlier_windows, split_log
 from trimtab.tables.columns import USER
+from trimtab.tables.times import DAY
 
 FILMS = "Films"  # the log in which nobody has anything twice
 HALF_LIFE = 60  # days, of events in the decayed ALS
@@ -109,7 +110,7 @@ class KeptCase(Case):
         place = self.folder / f"{day}.parquet"
         if place.exists():
             return pq.read_table(place)
-        window = Window.of(day, TEST_DAYS, self.log.tz)
+        window = Window.of(day, TEST_DAYS * DAY, self.log.tz)
         self.folder.mkdir(parents=True, exist_ok=True)
         users = window.events(self.log)[USER]
         return _keep(self.made_before(window, self.engine, users), place)
@@ -185,7 +186,7 @@ def fill_cell(cell: Cell) -> float:
     cell.folder.mkdir(parents=True, exist_ok=True)
     log = _logs[cell.log]
     split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
-    earlier = earlier_windows(log, split, RECENT_DAYS, WINDOWS)
+    earlier = earlier_windows(log, split, RECENT_DAYS * DAY, WINDOWS)
     engine = all_engines(cell.log, log)[cell.engine]
     folder = cell.folder.parent / f"lists-{cell.keys['lists']}"
     case = KeptCase(engine, log, split, N_LISTED, K, earlier, folder=folder)

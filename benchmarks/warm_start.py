@@ -22,7 +22,7 @@ from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.replay.windows import Window
 from trimtab.tables.log import Log
-from trimtab.tables.times import as_datetime
+from trimtab.tables.times import DAY, as_datetime
 
 AIM_TIME, AIM_OBJECTIVE = 0.5, 0.005
 BEGIN, DAYS = date(2026, 1, 5), 90
@@ -35,7 +35,7 @@ LEARNERS = {
 
 def morning(log: Log, day: date) -> tuple[pa.Table, pa.Table]:
     """Return lists made before the window, and the purchases in it."""
-    window = Window.of(day - timedelta(3), 3, log.tz)
+    window = Window.of(day - timedelta(3), 3 * DAY, log.tz)
     engine = Markov().fit(window.history(log), as_datetime(window.start))
     return engine.recommend(n=50), window.events(log)
 

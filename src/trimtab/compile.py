@@ -30,7 +30,7 @@ from trimtab.tables.columns import ITEM, SCORE, USER
 
 _N_USERS, _N_ITEMS, _N_LISTED, _N_DAYS = 200, 40, 15, 40
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_RECENT_DAYS = 3
+_WINDOW = "3d"
 
 
 def compile_kernels() -> float:
@@ -69,7 +69,7 @@ def _refresh(lists: pa.Table, events: pa.Table, folder: Path) -> Path:
     for method in ("auto", "reranker"):
         Refresh(
             lists=folder / "lists", events=folder / "events.parquet", store=folder / "store",
-            method=method, accept=ACCEPTABLE, recent_days=_RECENT_DAYS, windows=3, keep=2,
+            method=method, accept=ACCEPTABLE, window=_WINDOW, windows=3, keep=2,
         ).run(f"{_START + timedelta(_N_DAYS):%Y-%m-%d}")  # fmt: skip
     return folder / "store"
 

@@ -123,7 +123,7 @@ def test_refresh_and_history(call, shop, bytes_of, tmp_path):
     assert json.loads(succeed(run))["summary"] == json.loads(usual)["summary"]
     ours, theirs = (Store(place).load().table() for place in (own / "store", shop.store))
     assert bytes_of(ours) == bytes_of(theirs)
-    told = call("history", *store, *arguments[2:], "--test-days", 3, "--json", cwd=tmp_path)
+    told = call("history", *store, *arguments[2:], "--test", "3d", "--json", cwd=tmp_path)
     assert json.loads(succeed(told))[0]["realised"] is not None
 
 
@@ -160,7 +160,7 @@ def test_backtest_by_options_and_by_a_plan(call, shop, tmp_path):
 @pytest.mark.parametrize(
     ("command", "file"),
     [
-        (("backtest", "--date", "2026-02-18", "--test-days", 3, "--method", "ratio"), "results"),
+        (("backtest", "--date", "2026-02-18", "--test", "3d", "--method", "ratio"), "results"),
         (("simulate", "--days", 1, "--k", 5), "days"),
     ],
 )

@@ -28,7 +28,7 @@ REFUSALS = {
     "an option of Python only": ((*FIT, "--weights", "w.csv"), ["--weights is in Python only"]),
     "dates in two ways": ((*BACKTEST, "--first", "2026-02-10"), ["--date", "--first"]),
     "a step without a series": (
-        (*BACKTEST, "--set", "every=3"), ["--set every=3: needs", "--first", "--last"],
+        (*BACKTEST, "--set", "every=3d"), ["--set every=3d: needs", "--first", "--last"],
     ),
     "a method of refresh": ((*BACKTEST, "--method", "auto"), ["--method auto: must be one"]),
     "a date after the log": (("backtest", "--date", "2030-01-01"), ["--date 2030-01-01: must be"]),

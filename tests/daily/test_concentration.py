@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,9 @@ from trimtab.daily.publish_checks import Concentration, Shown
 from trimtab.errors import RefusedError
 from trimtab.replay import dated_lists
 from trimtab.store import Store
+from trimtab.tables.times import Moment
 
-AS_OF = date(2026, 3, 10)
+AS_OF = Moment(2026, 3, 10)
 N_USERS, N_ITEMS = 1_000, 2_000
 
 

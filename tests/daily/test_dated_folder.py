@@ -24,12 +24,13 @@ from trimtab.replay.results import Results
 from trimtab.replay.rivals import LEARNERS, LISTS_METHODS, standard_methods
 from trimtab.replay.windows import Window
 from trimtab.report.words import percent
+from trimtab.tables.times import DAY, Moment
 
 pytestmark = pytest.mark.xdist_group("dated_folder")
 
 GIFT_SHOP = Path(__file__).parents[1] / "files" / "gift_shop" / "sales.parquet"
 LONDON = ZoneInfo("Europe/London")
-DATES = (date(2010, 11, 10), date(2010, 11, 17))  # Wednesdays; lists are of the Tuesdays before
+DATES = (Moment(2010, 11, 10), Moment(2010, 11, 17))  # Wednesdays; lists are of the Tuesdays before
 K, RECENT, TEST = 10, 3, 7
 
 
@@ -39,7 +40,7 @@ def make_als_lists(folder: Path) -> None:
     (folder / "lists").mkdir()
     shutil.copy(GIFT_SHOP, folder / "sales.parquet")
     for week in range(5):
-        day = date(2010, 10, 19) + timedelta(7 * week)
+        day = Moment(2010, 10, 19) + timedelta(7 * week)
         known = events.filter(np.array(events["timestamp"]) < np.datetime64(day + timedelta(1)))
         bought = tt.user_items(known)
         factors = factorize(bought.matrix.toarray() > 0)
@@ -101,7 +102,7 @@ def test_lifts_and_the_page_are_those_of_each_method(shop: Path, judged: Ran) ->
     kinds = [kind for kind in LISTS_METHODS if kind not in LEARNERS]
     methods = [method for kind in kinds for method in standard_methods(kind)]
     for day in DATES:
-        split = split_log(open_shop(shop).log, day, RECENT, TEST)
+        split = split_log(open_shop(shop).log, day, f"{RECENT}d", f"{TEST}d")
         lists, before = (lists_of(shop, day - timedelta(back)) for back in (1, 8))
         lists = lists.filter(pc.is_in(lists["user_id"], split.test["user_id"]))
         case = SimpleNamespace(lists=lists, before=before, split=split, k=K, lists_hold_own=True)
@@ -134,7 +135,7 @@ def test_weights_judge_as_they_teach(shop: Path, tmp_path: Path) -> None:
     assert "Events count by their weights." in page
     lists = lists_of(shop, day - timedelta(1))
     log = open_lists(shop / "lists", tmp_path / "weighted.parquet", tz="Europe/London").log
-    test = Window.of(day, TEST, log.tz).events(log)
+    test = Window.of(day, TEST * DAY, log.tz).events(log)
     figures = tt.evaluate(lists, test, weight="weight")
     assert figures["ndcg"] != pytest.approx(tt.evaluate(lists, test)["ndcg"])
     found = results_of(tmp_path / "judged")
@@ -149,16 +150,15 @@ def open_shop(shop: Path, lists: Path | str = "lists"):
 def test_dates_are_those_of_the_last_weeks_that_lists_and_log_cover(shop: Path) -> None:
     folder = open_shop(shop)
     # Lists of five Tuesdays; the first has none before the window of the Wednesday after it.
-    dates = [date(2010, 10, 27), date(2010, 11, 3), *DATES]
+    dates = [Moment(2010, 10, 27), Moment(2010, 11, 3), *DATES]
     for settings, expected in (
         ({}, dates),
-        ({"every": 8}, dates[1::2]),
+        ({"every": "8d"}, dates[1::2]),
         # The log ends on 30 November: fifteen days from 17 November on are too many.
-        ({"test_days": 15}, dates[:-1]),
-        ({"dates": ["2010-11-12"]}, [date(2010, 11, 12)]),
+        ({"test": "15d"}, dates[:-1]),
+        ({"dates": ["2010-11-12"]}, [Moment(2010, 11, 12)]),
     ):
         assert list(plan_lists(settings, folder).dates) == expected
-    assert folder.recent_dates(3, 7, 7, weeks=2) == dates[-2:]
 
 
 def test_lists_that_say_what_they_have_seen_are_used_on_their_own_day(
@@ -169,12 +169,12 @@ def test_lists_that_say_what_they_have_seen_are_used_on_their_own_day(
         until = pa.repeat(pa.scalar(f"{path.stem} 00:00:00"), lists.num_rows)
         pq.write_table(lists.append_column("trained_until", until), tmp_path / path.name)
     folder = open_shop(shop, tmp_path)
-    assert plan_lists({}, folder).dates[-1] == date(2010, 11, 16)
+    assert plan_lists({}, folder).dates[-1] == Moment(2010, 11, 16)
     start = int(datetime(2010, 11, 16, tzinfo=LONDON).timestamp()) * 1_000_000
     # On the day before they did not exist.
     for day, listed in ((16, "2010-11-16"), (15, "2010-11-09")):
         scores = pq.read_table(tmp_path / f"{listed}.parquet")["score"]
-        assert folder.find(start, date(2010, 11, day), None)["score"].equals(scores)
+        assert folder.find(start, Moment(2010, 11, day), None)["score"].equals(scores)
     with pytest.raises(DataError, match=r"2010-11-16.parquet has no list of any buyer"):
         folder.find(start, DATES[1], [-1])
 
@@ -197,9 +197,9 @@ def test_csv_lists_with_numbers_that_are_text(tmp_path: Path) -> None:
     events = pa.table({"user_id": ["1"] * 4, "item_id": ["7"] * 4, "timestamp": times})
     pq.write_table(events, tmp_path / "events.parquet")
     folder = open_lists(tmp_path / "lists", tmp_path / "events.parquet", tz="UTC")
-    found = folder.find(folder.seen_until(date(2026, 3, 5)), date(2026, 3, 6), ["1"])
+    found = folder.find(folder.seen_until(Moment(2026, 3, 5)), Moment(2026, 3, 6), ["1"])
     assert found["item_id"].to_pylist() == ["7", "8"]
-    assert folder.recent_dates(3, 2, 7) == [date(2026, 3, 6)]
+    assert folder.recent_dates(3 * DAY, 2 * DAY) == [Moment(2026, 3, 6)]
 
 
 def test_errors_are_one_sentence(shop: Path, tmp_path: Path) -> None:
@@ -208,9 +208,9 @@ def test_errors_are_one_sentence(shop: Path, tmp_path: Path) -> None:
         (["--engine", "markov"], "engines=.'markov'.: cannot be used with lists"),
         (["--set", "n_listed=20"], "n_listed=20: cannot be used with lists"),
         (["--method", "truncate"], "method truncate: needs an engine that Trimtab can train"),
-        (["--test-days", "60"], "leave no date to judge: it needs lists made before it"),
+        (["--test", "60d"], "leave no date to judge: it needs lists made before it"),
         (["--date", "2010-10-20"], "all lists in .* may have seen the window"),
-        (["--set", "every=0"], "every=0: must be between 1 and 36500"),
+        (["--set", "every=0d"], "every=0d: must be whole days like 3d"),
         (["--query", "select 1"], "is not a database"),
     ):
         ran = backtest(shop, out, *more)

@@ -19,6 +19,7 @@ from trimtab.errors import SettingError, StoreError
 from trimtab.replay.windows import Window, event_times
 from trimtab.store import Store, Version
 from trimtab.tables.folders import checksum
+from trimtab.tables.times import DAY
 
 QUICK = tt.BiasLearner(method="ascent")
 DAYS = 3  # the log ends on 24 February, four days after AS_OF
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("shop")
 
 def bought_by_listed(shop: Shop, day, days: int = DAYS, tz: str = "UTC") -> pa.Table:
     """What users with a list of a day bought from AS_OF on."""
-    bought = Window.of(AS_OF, days, tz).events(shop.log)
+    bought = Window.of(AS_OF, days * DAY, tz).events(shop.log)
     return bought.filter(pc.is_in(bought["user_id"], shop.of(day)["user_id"]))
 
 
@@ -46,7 +47,7 @@ def test_it_counts_by_the_weights_of_events(shop):
 
     pq.write_table(weighted(pq.read_table(shop.events)), shop.events)
     version = shop.job(finish_lists=True, accept=["guard"]).run(AS_OF).version
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     lists, bought = shop.of(TONIGHT), weighted(bought_by_listed(shop, TONIGHT))
     found = tt.evaluate(version.bias().apply(lists), bought, weight="weight", baseline=lists)
     assert row.lift == pytest.approx(found["ndcg_lift"], abs=1e-9)
@@ -62,7 +63,7 @@ def test_it_is_what_evaluate_gives(shop, learner):
     for day in shop.days():  # users who bought but have no list do not count
         shop.change(day, lambda table: table.filter(pc.greater_equal(table["user_id"], 300)))
     version = shop.job(learner=learner, finish_lists=True, accept=["guard"]).run(AS_OF).version
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     assert row.lift == pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     assert row.lift_low <= row.lift <= row.lift_high
     assert (row.version, row.as_of, row.lists) == (1, str(AS_OF), str(TONIGHT))
@@ -83,7 +84,7 @@ def test_the_lists_are_those_that_were_reranked_or_the_newest(shop):
         reranked = shop.job(learner=QUICK, finish_lists=True).run(AS_OF).version
     assert reranked.manifest["reranked"] == str(newest)
     away.rename(tonight)
-    first, second = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    first, second = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     assert (first.lists, second.lists) == (str(TONIGHT), str(newest))
     assert first.lift == pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
     assert second.lift == pytest.approx(expected_lift(shop, reranked, newest), abs=1e-9)
@@ -96,38 +97,38 @@ def test_repeated_pairs_are_merged_as_the_version_merged_them(shop):
         lower = lower.set_column(2, "score", pc.multiply(lower["score"], 0.5))
         shop.change(day, lambda table, lower=lower: pa.concat_tables([table, lower]))
     shop.job(learner=QUICK, duplicates="max").run(AS_OF)
-    whole, merged = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    whole, merged = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     assert "duplicates=" in whole.reason
     assert merged.lift is not None
 
 
 def test_days_begin_in_the_time_zone_of_the_versions(shop):
     version = shop.job(learner=QUICK, tz="Asia/Tokyo").run(AS_OF).version
-    (row,) = realised_lifts(Store(shop.store), shop.events, test_days=DAYS)
+    (row,) = realised_lifts(Store(shop.store), shop.events, test=f"{DAYS}d")
     expected = expected_lift(shop, version, TONIGHT, tz="Asia/Tokyo")
     assert row.lift == pytest.approx(expected, abs=1e-9)
     assert row.lift != pytest.approx(expected_lift(shop, version, TONIGHT), abs=1e-9)
-    (other,) = realised_lifts(shop.store, shop.events, test_days=DAYS, tz="UTC")
+    (other,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d", tz="UTC")
     assert other.lift != row.lift
 
 
 def test_days_that_are_not_over(shop):
     shop.job(learner=QUICK).run(AS_OF)
     for days, is_over in ((5, True), (6, False), (7, False)):  # 24 February is in the log
-        (row,) = realised_lifts(shop.store, shop.events, test_days=days)
+        (row,) = realised_lifts(shop.store, shop.events, test=f"{days}d")
         assert row.is_over == is_over
         assert (row.lift is None) == (not is_over)
         assert row.over_on == str(AS_OF + timedelta(days))
         assert row.reason is None
-    with pytest.raises(SettingError, match="test_days=0"):
-        realised_lifts(shop.store, shop.events, test_days=0)
+    with pytest.raises(SettingError, match="test='0d'"):
+        realised_lifts(shop.store, shop.events, test="0d")
 
 
 def test_missing_lists_are_named(shop, tmp_path):
     shop.job(learner=QUICK, finish_lists=True).run(AS_OF)
 
     def reason(**settings) -> str:
-        (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS, **settings)
+        (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d", **settings)
         assert row.lift is None
         assert row.is_over
         return row.reason
@@ -156,9 +157,9 @@ def test_a_version_without_a_folder_needs_lists(shop):
     (version.folder / "manifest.json").write_bytes(text)
     pointer["published"][0]["manifest"] = checksum(text)
     path.write_text(json.dumps(pointer))
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     assert "does not say where its lists are; pass the folder" in row.reason
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS, lists=shop.lists)
+    (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d", lists=shop.lists)
     assert row.lift is not None
 
 
@@ -168,19 +169,19 @@ def test_days_without_events_are_named(shop):
 
     def judge(*tables: pa.Table) -> RealisedLift:
         pq.write_table(pa.concat_tables(tables), shop.events)
-        (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+        (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
         return row
 
-    begin, end = Window.of(day, 1, "UTC").rows(event_times(shop.log))
+    begin, end = Window.of(day, DAY, "UTC").rows(event_times(shop.log))
     row = judge(events.slice(0, begin), events.slice(end))
     assert row.lift is not None
     (note,) = row.notes
     assert note.startswith(f"{day} has 0 events; ")
     assert note.endswith(": a hole in the log or a holiday")
     stranger = pa.table({"user_id": [9_999_999], "item_id": [1], "timestamp": [events[2][-1]]})
-    row = judge(Window.of(AS_OF, 1, "UTC").history(shop.log), stranger.cast(events.schema))
+    row = judge(Window.of(AS_OF, DAY, "UTC").history(shop.log), stranger.cast(events.schema))
     assert row.reason == f"no user of the lists of {TONIGHT} bought anything on these days"
-    row = judge(Window.of(day, 9, "UTC").events(shop.log))
+    row = judge(Window.of(day, 9 * DAY, "UTC").events(shop.log))
     assert row.reason == f"the events begin on {day}, after the version's first day"
 
 
@@ -201,10 +202,10 @@ def history(shop, *more) -> str:
 
 
 def test_history_compares_forecasts_and_lifts(shop):
-    plain = ("--events", shop.events, "--test-days", DAYS)
+    plain = ("--events", shop.events, "--test", f"{DAYS}d")
     for days in (0, 1, 3):
         shop.job(accept=["guard"]).run(AS_OF + timedelta(days))
-    rows = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    rows = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     assert [row.is_over for row in rows] == [True, True, False]
     out = history(shop, *plain)
     lines = out.splitlines()
@@ -239,7 +240,7 @@ def test_without_events_history_is_as_before(shop):
     for option, said in (
         (("--lists", shop.lists), f"--lists {shop.lists}: needs --events"),
         (("--tz", "UTC"), "--tz UTC: needs --events"),
-        (("--test-days", 3), "--test-days 3: needs --events"),
+        (("--test", "3d"), "--test 3d: needs --events"),
         (("--events", shop.folder / "none.parquet"), "none.parquet"),
     ):
         out = run_in_process("history", "--store", shop.store, *option)

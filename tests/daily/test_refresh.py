@@ -26,11 +26,12 @@ from trimtab.replay.windows import Window, event_times
 from trimtab.store import Store
 from trimtab.store.writer import open_writer
 from trimtab.tables.log import make_log
+from trimtab.tables.times import DAY
 
 QUICK = tt.BiasLearner(method="ascent")
 NEWEST = AS_OF - timedelta(4)  # lists of the newest window's first day may have seen it
 EARLIER = AS_OF - timedelta(7)
-WINDOW = Window.of(AS_OF - timedelta(3), 3, "UTC")
+WINDOW = Window.of(AS_OF - timedelta(3), 3 * DAY, "UTC")
 pytestmark = pytest.mark.xdist_group("shop")
 
 
@@ -103,7 +104,7 @@ def test_trained_until_decides_which_lists_are_used(shop):
     job, lists = shop.job(learner=QUICK, windows=1), shop.of(first)
     before = first - timedelta(1)
     for until, is_used in (
-        (first, False), (str(first), False), (before, True), (str(before), True),
+        (first.date(), False), (str(first), False), (before.date(), True), (str(before), True),
         (f"{first} 00:00:00", True), (f"{first} 00:00:01", False),
     ):  # fmt: skip
         pq.write_table(trained_until(until)(lists), shop.lists / f"{first}.parquet")
@@ -225,7 +226,7 @@ def test_all_windows_with_lists_are_used(shop, bytes_of):
     """Whatever the number of buyers; of earlier windows, only the lists of their buyers."""
     done = shop.job().run(AS_OF)
     starts = [AS_OF - timedelta(3), AS_OF - timedelta(6)]  # lists begin on 12 February
-    recent = [Window.of(start, 3, "UTC").events(shop.log) for start in starts]
+    recent = [Window.of(start, 3 * DAY, "UTC").events(shop.log) for start in starts]
     newest, earlier = shop.of(NEWEST), shop.of(EARLIER)
     earlier = earlier.filter(pc.is_in(earlier["user_id"], recent[1]["user_id"]))
     expected = tt.BiasLearner().fit(
@@ -236,7 +237,7 @@ def test_all_windows_with_lists_are_used(shop, bytes_of):
     manifest = done.version.manifest
     assert manifest["lists"] == [str(NEWEST), str(EARLIER)]
     assert manifest["window"] == {
-        "first": str(starts[1]), "days": 3, "windows": 2,
+        "first": str(starts[1]), "length": "3d", "windows": 2,
         "events": sum(table.num_rows for table in recent),
     }  # fmt: skip
 
@@ -332,12 +333,12 @@ def test_numbers_in_csv_are_text_where_lists_hold_text(shop):
 
 def without_day(shop, day) -> pa.Table:
     """Return the events except those of a day."""
-    begin, end = Window.of(day, 1, "UTC").rows(event_times(shop.log))
+    begin, end = Window.of(day, DAY, "UTC").rows(event_times(shop.log))
     return pa.concat_tables([shop.log.events.slice(0, begin), shop.log.events.slice(end)])
 
 
 def test_a_log_that_is_not_complete_is_refused(shop):
-    job, last = shop.job(learner=QUICK), Window.of(AS_OF - timedelta(1), 1, "UTC")
+    job, last = shop.job(learner=QUICK), Window.of(AS_OF - timedelta(1), DAY, "UTC")
     with pytest.raises(DataError, match=r"2026-01-05 to 2026-02-24 \(UTC\).* before 2026-04-01"):
         job.run("2026-04-01")
     with pytest.raises(DataError, match=r"before 2020-01-01 \(UTC\); check as_of="):
@@ -468,7 +469,7 @@ def test_without_a_clear_gain_the_version_served_stays_or_the_engine_alone_is_pu
 
 def test_wrong_settings_are_refused(shop):
     for settings, message in (
-        ({"recent_days": 0}, "recent_days=0: "),
+        ({"window": "0d"}, "window='0d': "),
         ({"windows": 1.5}, "windows=1.5: "),
         ({"keep": 0}, "keep=0: "),
         ({"accept": ["all"]}, "accept='all': .*guard, incomplete, older, different-lists"),

@@ -19,6 +19,7 @@ from trimtab.daily import realised_lifts
 from trimtab.errors import StoreError
 from trimtab.replay.windows import Window
 from trimtab.store import Store, Version
+from trimtab.tables.times import DAY
 
 MIDNIGHT = datetime(AS_OF.year, AS_OF.month, AS_OF.day, tzinfo=UTC)
 DAYS = 3  # the log ends on 24 February, four days after AS_OF
@@ -44,7 +45,7 @@ def served(published: Shop, tmp_path: Path) -> Shop:
 
 def known(shop: Shop) -> pa.Table:
     """All events before the day."""
-    return Window.of(AS_OF, 1, "UTC").history(shop.log)
+    return Window.of(AS_OF, DAY, "UTC").history(shop.log)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -58,7 +59,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_it_learns_what_fit_learns_and_finishes_the_newest_lists(published, bytes_of):
     version = Store(published.store).current()
     starts = [AS_OF - timedelta(3), AS_OF - timedelta(6)]
-    windows = [Window.of(start, 3, "UTC") for start in starts]
+    windows = [Window.of(start, 3 * DAY, "UTC") for start in starts]
     bought = [window.events(published.log) for window in windows]
     lists = [published.of(start - timedelta(1)) for start in starts]
     lists[1] = lists[1].filter(pc.is_in(lists[1]["user_id"], bought[1]["user_id"]))
@@ -98,6 +99,7 @@ def test_settings_reach_the_learner(shop):
     done = shop.job(method="reranker", learner=learner, widen="none", repeats="never").run(AS_OF)
     assert done.reranker.settings == {
         "k": 5, "metric": "map", "scale": "log", "widen": "none", "repeats": "never", "seed": 3,
+        "window": "3d",
     }  # fmt: skip
     assert done.reranker.summary.sources == ()
     assert pc.max(done.version.lists()["rank"]).as_py() == 5
@@ -123,7 +125,7 @@ def test_excluded_pairs_and_other_items_are_not_shown(shop):
 
 def test_days_begin_in_the_time_zone_of_the_shop(shop):
     done = shop.job(method="reranker", tz="Asia/Tokyo").run(AS_OF)
-    history = Window.of(AS_OF, 1, "Asia/Tokyo").history(shop.log)
+    history = Window.of(AS_OF, DAY, "Asia/Tokyo").history(shop.log)
     at = datetime.fromisoformat(f"{AS_OF}T00:00+09:00")
     expected = done.reranker.apply(shop.of(TONIGHT), history=history, as_of=at)
     assert done.version.lists().equals(expected)
@@ -193,32 +195,32 @@ def test_bad_options_change_nothing(served, monkeypatch):
 
 
 def expected_lift(shop: Shop, version: Version) -> float:
-    bought, lists = Window.of(AS_OF, DAYS, "UTC").events(shop.log), shop.of(TONIGHT)
+    bought, lists = Window.of(AS_OF, DAYS * DAY, "UTC").events(shop.log), shop.of(TONIGHT)
     bought = bought.filter(pc.is_in(bought["user_id"], lists["user_id"]))
     return tt.evaluate(version.lists(), bought)["ndcg"] / tt.evaluate(lists, bought)["ndcg"] - 1
 
 
 def test_the_lift_that_came_is_that_of_the_finished_lists(served):
     version = Store(served.store).current()
-    (row,) = realised_lifts(served.store, served.events, test_days=DAYS)
+    (row,) = realised_lifts(served.store, served.events, test=f"{DAYS}d")
     assert row.lift == pytest.approx(expected_lift(served, version), abs=1e-9)
     summary = version.reranker().summary
     assert (row.forecast, row.forecast_low) == (summary.forecast, summary.forecast_low)
     assert row.lists == str(TONIGHT)
     (version.folder / "lists.parquet").write_bytes(b"no Parquet")
-    (row,) = realised_lifts(served.store, served.events, test_days=DAYS)
+    (row,) = realised_lifts(served.store, served.events, test=f"{DAYS}d")
     assert row.lift is None
     assert "lists.parquet: damaged" in row.reason
 
 
 def test_users_whose_finished_list_is_empty_count(shop):
     """They saw nothing: that is a loss, not a reason to leave them out."""
-    user = Window.of(AS_OF, DAYS, "UTC").events(shop.log)["user_id"][0].as_py()
+    user = Window.of(AS_OF, DAYS * DAY, "UTC").events(shop.log)["user_id"][0].as_py()
     pairs = pa.table({"user_id": [user] * 120, "item_id": range(120)})
     pq.write_table(pairs, shop.folder / "pairs.parquet")
     done = shop.job(method="reranker", exclude=shop.folder / "pairs.parquet").run(AS_OF)
     assert user not in done.version.lists()["user_id"].to_pylist()
-    (row,) = realised_lifts(shop.store, shop.events, test_days=DAYS)
+    (row,) = realised_lifts(shop.store, shop.events, test=f"{DAYS}d")
     assert row.lift == pytest.approx(expected_lift(shop, done.version), abs=1e-9)
 
 

@@ -21,7 +21,7 @@ from trimtab.replay.training import leave_out_leaked
 from trimtab.replay.windows import Window
 from trimtab.store import Store
 from trimtab.tables.files import write_table
-from trimtab.tables.times import as_datetime
+from trimtab.tables.times import DAY, Moment, as_datetime
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")
@@ -150,7 +150,7 @@ def test_ids_of_another_type_than_those_served_are_refused(shop):
 
 def leak_into(shop: Shop, day: date) -> None:
     """Make a day's lists again, by an engine that has seen the three days after it."""
-    until = Window.of(day + timedelta(4), 1, "UTC")
+    until = Window.of(day + timedelta(4), DAY, "UTC")
     engine = Repeat().fit(until.history(shop.log), as_datetime(until.start))
     pq.write_table(engine.recommend(n=30), shop.lists / f"{day}.parquet")
 
@@ -185,8 +185,8 @@ def two_windows(n_listed: int, bought_before: bool = False):
 
     The lists of the earlier window hold 10 of these purchases, those of the newer one `n_listed`.
     """
-    users, newer, earlier = list(range(40)), date(2026, 3, 10), date(2026, 3, 7)
-    sales = [(newer, 1), (earlier, 2), (date(2026, 2, 1), 1 if bought_before else 3)]
+    users, newer, earlier = list(range(40)), Moment(2026, 3, 10), Moment(2026, 3, 7)
+    sales = [(newer, 1), (earlier, 2), (Moment(2026, 2, 1), 1 if bought_before else 3)]
     events = pa.concat_tables(
         pa.table({"user_id": users, "item_id": [item] * 40, "timestamp": [f"{day} 12:00"] * 40})
         for day, item in sales
@@ -201,7 +201,7 @@ def two_windows(n_listed: int, bought_before: bool = False):
         )
         for item, n in ((1, n_listed), (2, 10))
     ]
-    chosen = [(Window.of(day, 3, "UTC"), day - timedelta(1)) for day in (newer, earlier)]
+    chosen = [(Window.of(day, 3 * DAY, "UTC"), day - timedelta(1)) for day in (newer, earlier)]
     return make_log(events, "UTC"), chosen, lists
 
 

@@ -22,7 +22,7 @@ from shops import AS_OF, Shop, make_shop, run_in_process
 
 FIGURES = Path(__file__).with_name("replays.json")
 CHANGING = ("created", "seconds", "version", "lists_folder", "events", "checksums", "files")
-TEST = ("--date", "2026-02-16", "--date", "2026-02-18", "--test-days", 3, "--metric", "ndcg")
+TEST = ("--date", "2026-02-16", "--date", "2026-02-18", "--test", "3d", "--metric", "ndcg")
 RETRAIN = ("--set", "n_listed=20", "--set", "retrain_every=3")
 
 
@@ -88,7 +88,7 @@ def _history(shop: Shop) -> Any:
     for number, more in enumerate((["--finish-lists"], ["--method", "reranker"])):
         day = AS_OF.replace(day=AS_OF.day - 3 + number)
         _run(*shop.arguments("--as-of", day, *more))
-    given = ("--store", shop.store, "--events", shop.events, "--test-days", 3)
+    given = ("--store", shop.store, "--events", shop.events, "--test", "3d")
     return _stable(json.loads(_run("history", *given, "--json")))
 
 

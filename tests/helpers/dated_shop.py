@@ -11,7 +11,7 @@ import trimtab as tt
 from made_lists import in_window
 from trimtab.datasets import generate_log
 from trimtab.engines import Markov
-from trimtab.tables.times import as_datetime, day_start
+from trimtab.tables.times import Moment, as_datetime
 
 FIRST, TODAY, W = date(2026, 1, 1), date(2026, 3, 10), 3
 
@@ -32,13 +32,15 @@ class DatedShop:
         self.tonight, self.later = self.lists(TODAY, 7), self.events(TODAY, 7)
 
     def events(self, first: date, days: int) -> pa.Table:
-        start, stop = (as_datetime(day_start(first + timedelta(n), "UTC")) for n in (0, days))
+        start, stop = (
+            as_datetime(Moment.of(first + timedelta(n)).instant("UTC")) for n in (0, days)
+        )
         times = self.log["timestamp"]
         return self.log.filter(pc.and_(pc.greater_equal(times, start), pc.less(times, stop)))
 
     def lists(self, day: date, days: int, label: str | None = None) -> pa.Table:
         engine = Markov().fit(
-            self.events(FIRST, (day - FIRST).days), as_datetime(day_start(day, "UTC"))
+            self.events(FIRST, (day - FIRST).days), as_datetime(Moment.of(day).instant("UTC"))
         )
         made = engine.recommend(self.events(day, days)["user_id"], 30)
         return made if label is None else in_window(made, label)

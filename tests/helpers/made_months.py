@@ -22,7 +22,7 @@ def make_month(n_days: int = 30, log: str = "Complete Journey", **more: Any) -> 
     about = {
         "version": "0.2.0", "log": log, "tz": "America/New_York", "engine": "Markov",
         "first": str(FIRST), "last": rows[-1]["day"], "days": n_days, "k": 10, "metric": "ndcg",
-        "n_listed": 50, "recent_days": 3, "retrain_every": 1, **more,
+        "n_listed": 50, "window": "3d", "retrain_every": 1, **more,
     }  # fmt: skip
     return Month(about, pa.Table.from_pylist(rows, SCHEMA))
 

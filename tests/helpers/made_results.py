@@ -39,7 +39,7 @@ _GOODS = (
 )  # fmt: skip
 ABOUT = {
     "log": "Complete Journey", "tz": "America/New_York", "k": 10, "n_listed": 50,
-    "recent_days": 3, "test_days": 7, "n_users": 2469, "n_items": 68509, "n_events": 1469307,
+    "window": "3d", "test": "7d", "n_users": 2469, "n_items": 68509, "n_events": 1469307,
     "first_day": "2017-01-01", "last_day": "2017-12-31", "version": "0.2.0",
 }  # fmt: skip
 

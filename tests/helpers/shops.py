@@ -23,12 +23,12 @@ from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Markov
 from trimtab.replay.windows import Window
 from trimtab.tables.log import Log
-from trimtab.tables.times import as_datetime
+from trimtab.tables.times import DAY, Moment, as_datetime
 
 N_ITEMS = 120
-FIRST = date(2026, 2, 12)  # first lists; the log covers 5 January to 24 February
+FIRST = Moment(2026, 2, 12)  # first lists; the log covers 5 January to 24 February
 NIGHTS = 12
-AS_OF = date(2026, 2, 20)
+AS_OF = Moment(2026, 2, 20)
 TONIGHT = AS_OF - timedelta(1)  # of the newest lists that have not seen the day
 
 
@@ -110,7 +110,7 @@ def make_shop(folder: Path) -> Shop:
     (folder / "lists").mkdir(exist_ok=True)
     for night in range(NIGHTS):
         day = FIRST + timedelta(night)
-        window = Window.of(day, 1, "UTC")
+        window = Window.of(day, DAY, "UTC")
         engine = Markov(min_support=1).fit(window.history(log), as_datetime(window.start))
         pq.write_table(engine.recommend(n=30), folder / "lists" / f"{day}.parquet")
     return Shop(folder, log)

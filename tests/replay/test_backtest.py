@@ -28,6 +28,7 @@ from trimtab.replay.results import CELLS, SCHEMAS, CellDone, Pace, Results, load
 from trimtab.replay.windows import Window, earlier_windows, event_times, split_log
 from trimtab.report import build_page
 from trimtab.tables.log import Log
+from trimtab.tables.times import DAY, Moment
 
 N_ITEMS = 80
 EVENTS = generate_log(n_users=250, n_items=N_ITEMS, days=70, purchases_per_user=25, drift=1, seed=3)
@@ -101,7 +102,7 @@ def test_windows_go_back_as_far_as_the_log_and_the_engine():
         ("2026-01-14", 9, 9, ["2026-01-11"]),  # no buyer of the earliest window has a list
     ):
         split = split_log(LOG, day)
-        earlier = earlier_windows(LOG, split, 3, most)
+        earlier = earlier_windows(LOG, split, 3 * DAY, most)
         training = Case(Markov(min_support=min_support), LOG, split, 20, 5, earlier).training
         assert [str(own.first) for own in training.windows] == expected
         for table in (training.listed, training.recent):
@@ -327,44 +328,44 @@ def without_day(log: Log, *days: date) -> Log:
     """Return a log in which some days have no events."""
     times, kept = event_times(log), np.ones(log.events.num_rows, bool)
     for day in days:
-        kept[slice(*Window.of(day, 1, log.tz).rows(times))] = False
+        kept[slice(*Window.of(day, DAY, log.tz).rows(times))] = False
     return replace(log, events=log.events.filter(pa.array(kept)))
 
 
 def test_holes_are_named_and_not_learned_from(tmp_path):
     """In the test, in the recent window, and in the earlier one of 24 to 26 February."""
-    log = without_day(LOG, date(2026, 3, 4), date(2026, 2, 28), date(2026, 2, 25))
+    log = without_day(LOG, Moment(2026, 3, 4), Moment(2026, 2, 28), Moment(2026, 2, 25))
     plan = small_plan(methods=["default"], dates=["2026-03-02", "2026-02-18"])
     with pytest.warns(tt.TrimtabWarning) as warned:
         run_backtest(plan, log, tmp_path)
     said = [str(own.message) for own in warned]
     assert re.fullmatch(
-        r"2026-03-02: 2026-03-04, in the test, has 0 events; that weekday usually has \d+: a hole "
+        r"2026-03-02: in the test, 2026-03-04 has 0 events; that weekday usually has \d+: a hole "
         r"in the log or a holiday",
         said[0],
     )
-    assert "2026-03-02: 2026-02-28, in the recent window, has 0 events" in said[1]
-    assert "2026-03-02: 2026-02-25, in an earlier window, which is left out, has 0" in said[2]
+    assert "2026-03-02: in the recent window, 2026-02-28 has 0 events" in said[1]
+    assert "2026-03-02: in an earlier window, which is left out, 2026-02-25 has 0" in said[2]
     found = rows(Results.load(tmp_path), "holes", date="2026-03-02", events=0)
     days = {"test": "2026-03-04", "recent": "2026-02-28", "earlier": "2026-02-25"}
     assert {row["window"]: row["day"] for row in found} == days
     assert len(found) == len(said) == len(rows(Results.load(tmp_path), "holes")) == 3
     assert all(row["usual"] > 50 for row in found)
-    kept = earlier_windows(log, split_log(log, "2026-03-02"), 3, 3)
+    kept = earlier_windows(log, split_log(log, "2026-03-02"), 3 * DAY, 3)
     assert [str(own.first) for own in kept] == ["2026-02-21"]
 
 
 def test_days_after_the_date_do_not_decide_what_is_learned_from():
     """A shop grows ninefold after the date; seen from there, the days before look empty."""
-    day = date(2026, 2, 20)
-    later = Window.of(day, 60, "UTC").events(LOG)
+    day = Moment(2026, 2, 20)
+    later = Window.of(day, 60 * DAY, "UTC").events(LOG)
     grown = replace(LOG, events=pa.concat_tables([split_log(LOG, day).known, *[later] * 9]))
     grown = replace(grown, events=grown.events.sort_by("timestamp"))
-    assert len(earlier_windows(grown, split_log(grown, day), 3, 3)) == 2
+    assert len(earlier_windows(grown, split_log(grown, day), 3 * DAY, 3)) == 2
 
 
 def test_a_closed_weekday_is_not_a_hole(tmp_path):
-    every_saturday = [date(2026, 1, 10) + timedelta(7 * week) for week in range(9)]
+    every_saturday = [Moment(2026, 1, 10) + timedelta(7 * week) for week in range(9)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for days in (every_saturday, every_saturday[::2]):

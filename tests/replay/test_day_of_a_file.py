@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from trimtab.replay.dated_lists import find_lists
 from trimtab.replay.results import Results, load_results
 from trimtab.replay.training import find_leaks
 from trimtab.replay.windows import Window
-from trimtab.tables.times import as_datetime
+from trimtab.tables.times import DAY, Moment, as_datetime
 
 QUICK = tt.BiasLearner(method="ascent")
 pytestmark = pytest.mark.xdist_group("shop")
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("shop")
 
 def backtest(shop: Shop, *more: object, status: int = 0):
     """What a backtest of the shop's lists says, and its tables."""
-    given = ("--lists", shop.lists, "--events", shop.events, "--tz", "UTC", "--test-days", 3)
+    given = ("--lists", shop.lists, "--events", shop.events, "--tz", "UTC", "--test", "3d")
     out = shop.folder / "judged"
     ran = run_in_process("backtest", *given, "--out", out, "--no-report", *more)
     assert ran.returncode == status, ran.stderr
@@ -48,7 +48,7 @@ def test_lists_of_a_day_are_for_the_next_unless_they_say_otherwise(made_shop: Sh
                 found.newest(AS_OF)
         else:
             assert found.newest(AS_OF) == expected
-    now = datetime.now(UTC).date() + timedelta(1)  # whatever the clock says
+    now = Moment.of(datetime.now(UTC).date()) + timedelta(1)  # whatever the clock says
     later = find_lists(tmp_path, "UTC")
     later.days[now] = path
     assert later.newest(now) == now
@@ -62,7 +62,7 @@ def test_what_a_backtest_recommends_is_what_a_refresh_publishes(shop: Shop):
         {row["method"]: row for row in results.table(name).to_pylist()}
         for name in ("results", "forecasts")
     )
-    truth = Window.of(AS_OF, 3, "UTC").events(shop.log)
+    truth = Window.of(AS_OF, 3 * DAY, "UTC").events(shop.log)
     given = {"finish_lists": True, "learner": tt.BiasLearner(k=5), "accept": ["guard"], "tz": "UTC"}
     for method, name in (("default", "top"), ("reranker", "lists")):
         version = shop.job(method=method, **given).run(AS_OF).version
@@ -73,7 +73,9 @@ def test_what_a_backtest_recommends_is_what_a_refresh_publishes(shop: Shop):
 
 def test_a_backtest_leaves_out_dates_whose_lists_have_seen_them(shop: Shop):
     later, honest = AS_OF - timedelta(2), AS_OF - timedelta(3)
-    until = Window.of(later + timedelta(3), 1, "UTC")  # made again, by an engine that has seen more
+    until = Window.of(
+        later + timedelta(3), DAY, "UTC"
+    )  # made again, by an engine that has seen more
     engine = Repeat().fit(until.history(shop.log), as_datetime(until.start))
     pq.write_table(engine.recommend(n=30), shop.lists / f"{honest}.parquet")
     with pytest.warns(tt.TrimtabWarning, match=rf"{later} is left out: the newest lists made .*"):
@@ -88,13 +90,13 @@ def test_a_backtest_leaves_out_dates_whose_lists_have_seen_them(shop: Shop):
 def swinging(shares: list[float], n_users: int = 1_000):
     """Windows in whose lists some share of first-time purchases is, newest first."""
     users, events, recs = np.arange(n_users), [], []
-    days = [date(2026, 3, 20) - timedelta(back) for back in range(len(shares))]
+    days = [Moment(2026, 3, 20) - timedelta(back) for back in range(len(shares))]
     for n, (day, share) in enumerate(zip(days, shares, strict=True)):
         items = np.where(users < round(share * n_users), n, 999)
         recs.append(pa.table({"user_id": users, "item_id": items, "score": np.ones(n_users)}))
         bought = {"item_id": [n] * n_users, "timestamp": [f"{day} 12:00"] * n_users}
         events.append(pa.table({"user_id": users, **bought}))
-    windows = [Window.of(day, 1, "UTC") for day in days]
+    windows = [Window.of(day, DAY, "UTC") for day in days]
     return make_log(pa.concat_tables(events), "UTC"), windows, recs
 
 
@@ -132,7 +134,7 @@ def shift_scores(events, as_of):
 def test_paper_is_skipped_where_scores_are_below_0(shop: Shop):
     given = ("--events", shop.events, "--engine", "test_day_of_a_file:shift_scores")
     methods = ("--method", "paper", "--method", "default", "--metric", "ndcg", "--date", AS_OF)
-    out = ("--test-days", 3, "--out", shop.folder / "below", "--no-report")
+    out = ("--test", "3d", "--out", shop.folder / "below", "--no-report")
     with pytest.warns(tt.TrimtabWarning, match="paper is skipped: .* scores go down to -"):
         ran = run_in_process("backtest", *given, *methods, *out)
     assert ran.returncode == 0, ran.stderr

@@ -79,7 +79,7 @@ def test_flags_results_and_page(folder, trimtab_with_extras):
 
 def test_a_file_with_flags_over_it(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    series = ("--first", "2026-02-10", "--last", "2026-02-20", "--set", "every=10")
+    series = ("--first", "2026-02-10", "--last", "2026-02-20", "--set", "every=10d")
     run = run_in_process(
         "backtest", "plan.toml", *series, "--tz", "Europe/London", "--out", "filed", "--no-report"
     )
@@ -92,7 +92,7 @@ def test_a_file_with_flags_over_it(folder, monkeypatch):
 
 def test_errors_are_one_sentence(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    early, gap = ("--date", "2026-01-06"), ("--set", "recent_days=1", "--events", "gap.parquet")
+    early, gap = ("--date", "2026-01-06"), ("--window", "1d", "--events", "gap.parquet")
     series = ("--first", "2026-02-10", "--last", "2026-02-20")
     for arguments, message in (
         ([*FLAGS, "--date", "2031-01-01"], "--date 2031-01-01.*2026-01-05"),
@@ -101,7 +101,7 @@ def test_errors_are_one_sentence(folder, monkeypatch):
         ([*FLAGS, "--events", "naive.parquet", *DATE], "'timestamp' of events.*--tz"),
         ([*FLAGS], "dates.*first.*last"),
         ([*FLAGS, *DATE, *series], "--date.*--first.*--last"),
-        ([*FLAGS, *DATE, "--set", "every=3"], "--set every=3.*--first.*--last"),
+        ([*FLAGS, *DATE, "--set", "every=3d"], "--set every=3.*--first.*--last"),
         (["nothing.toml"], "nothing.toml"),
         (["broken.toml"], "broken.toml.*TOML"),
         (["odd.toml"], "'colour' in odd.toml.*log, tz"),
@@ -117,7 +117,7 @@ def test_errors_are_one_sentence(folder, monkeypatch):
 
 def test_an_interrupt_ends_the_run_and_leaves_a_page_of_finished_cells(folder):
     script = Path(sysconfig.get_path("scripts")) / "trimtab"
-    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--set", "every=1")
+    days = ("--first", "2026-01-20", "--last", "2026-02-20", "--set", "every=1d")
     command = [script, "backtest", *FLAGS, *days, "--out", "stopped"]
     run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
@@ -153,7 +153,7 @@ def test_the_demo_is_the_papers_experiment(folder):
     log = make_log(pq.read_table(folder / "events.parquet"))
     plan = make_plan(DEMO, log)
     assert [str(day) for day in plan.dates] == ["2010-07-07", "2010-11-10"]
-    assert (plan.k, plan.recent_days, plan.test_days, plan.n_listed) == (10, 3, 7, 50)
+    assert (plan.k, plan.window, plan.test, plan.n_listed) == (10, "3d", "7d", 50)
     assert set(plan.engines) == {"markov", "factorization"}
     names = "long truncate decay distrdiff ratio bestsellers-1 bestsellers-3 bestsellers-7 paper"
     assert [method.name for method in plan.methods] == [*names.split(), "default", "reranker"]

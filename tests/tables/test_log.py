@@ -17,7 +17,7 @@ from trimtab.datasets import load_complete_journey, load_gift_shop, make_log, re
 from trimtab.errors import DataError, SettingError, StoreError
 from trimtab.replay.windows import Window, find_holes
 from trimtab.tables.log import Log
-from trimtab.tables.times import DAY, duration_name, has_zone, read_duration, tick_length
+from trimtab.tables.times import DAY, Moment, duration_name, has_zone, read_duration, tick_length
 
 EVENTS = pa.table(
     {
@@ -226,7 +226,7 @@ def test_gift_shop():
 
 # Holes, against other weeks, by hand ------------------------------------------------------------
 
-MONDAY = date(2026, 3, 2)
+MONDAY = Moment(2026, 3, 2)
 END = MONDAY + timedelta(70)
 
 
@@ -244,8 +244,8 @@ def log_of(counts: dict[int, int], usual: int = 40, weeks: int = 9, tz: str = "U
 
 def holes(log: Log, until: date = END, days: int = 1, first: date = MONDAY) -> list[tuple]:
     """Day, events and usual number of events of each hole."""
-    found = find_holes(log, Window.of(first, days, log.tz), until)
-    return [(day.day, day.events, day.usual) for day in found]
+    found = find_holes(log, Window.of(first, days * DAY, log.tz), until)
+    return [(day.window.first, day.events, day.usual) for day in found]
 
 
 EMPTY, NEXT = (MONDAY, 0, 40), (MONDAY + timedelta(7), 0, 40)
@@ -275,7 +275,7 @@ HOLES = (  # events of Mondays by week, options of the log, options of the searc
 def test_a_day_below_a_fifth_of_other_weeks_is_a_hole():
     for counts, made, searched, expected in HOLES:
         assert holes(log_of(counts, **made), **searched) == expected
-    (hole,) = find_holes(log_of({0: 7}), Window.of(MONDAY, 1, "UTC"), END)
+    (hole,) = find_holes(log_of({0: 7}), Window.of(MONDAY, DAY, "UTC"), END)
     assert str(hole) == "2026-03-02 has 7 events; that weekday usually has 40"
 
 

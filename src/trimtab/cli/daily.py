@@ -34,17 +34,20 @@ from trimtab.replay.plan import ENGINES, make_engines, open_log
 from trimtab.replay.python_engines import is_engine_address
 from trimtab.tables.columns import WEIGHT, ColumnMap
 
-_LEARNER = settings_of(BiasLearner)
+_LEARNER = [name for name in settings_of(BiasLearner) if name != "window"]  # the job has one
 _OTHERS = [
-    "recent_days", "windows", "keep", "duplicates", "widen", "repeats",
+    "windows", "keep", "duplicates", "widen", "repeats",
     "max_concentration",
 ]  # fmt: skip
-_OF_REPLAY = ("n_listed", "retrain_every")
+_OF_REPLAY, _OF_ENGINE = ("every", "n_listed", "retrain_every"), ("n_listed", "retrain_every")
 _ENGINE = next(iter(ENGINES))
 
 
 @options_from(
-    (Refresh, "lists events store query tz items method finish_lists strength exclude allowed"),
+    (
+        Refresh,
+        "lists events store query tz items method window finish_lists strength exclude allowed",
+    ),
     (Refresh, "accept"),
     (BiasLearner, "k metric"),
     settings=[*_LEARNER, *_OTHERS],
@@ -62,7 +65,8 @@ def refresh(
     After an error, the current version stays in place.
 
     Options:
-        as_of: Date to publish for, like 2026-11-01; today by default.
+        as_of: Day to publish for, like 2026-11-01, or time of the shop's clock, like
+            2026-11-01T14:00; by default today, or now with windows shorter than a day.
     """
     settings = _job_settings(given, setting)
     done = Refresh(**settings, columns=ColumnMap.parse(columns)).run(as_of)
@@ -88,7 +92,7 @@ def _job_settings(
 
 @options_from(
     (Simulation, "days"),
-    (Refresh, "query tz items method strength"),
+    (Refresh, "query tz items method window strength"),
     (BiasLearner, "k metric"),
     settings=[*_OF_REPLAY, *_LEARNER, *_OTHERS],
 )
@@ -114,7 +118,7 @@ def simulate(
     require_free(folder)
     refuse_overwriting(folder, lists=lists)
     if lists is not None:
-        refuse_with("--lists", engine=engine, **{f"set {n}": own for n, own in of_replay.items()})
+        refuse_with("--lists", engine=engine, **{f"set {n}": of_replay.get(n) for n in _OF_ENGINE})
     opened = _open_log(events, lists, engine or _ENGINE, columns, source)
     learner = settings.pop("learner")
     simulation = Simulation(**opened, days=days, learner=learner, settings=settings, **of_replay)

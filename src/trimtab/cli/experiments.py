@@ -28,7 +28,7 @@ DEMO: dict[str, Any] = {
     "baselines": ["popularity", "repeat"],
     "training_windows": [7, 30, 91, 182],
 }
-_SETTINGS = ("every", "n_listed", "recent_days", "windows", "n_draws", "seed")
+_SETTINGS = ("every", "n_listed", "windows", "n_draws", "seed")
 _PAGE = "report.html"
 _BIAS = {"bias": "default"}  # the daily job's name of a method, and that of results
 _METHODS = ("bias", *KINDS)
@@ -57,7 +57,8 @@ def backtest(
     plan: str | None = None, events: str | None = None, lists: str | None = None,
     date: list[str] | None = None, first: str | None = None, last: str | None = None,
     engine: list[str] | None = None, method: list[str] | None = None,
-    metric: list[str] | None = None, k: int | None = None, test_days: int | None = None,
+    metric: list[str] | None = None, k: int | None = None, window: str | None = None,
+    test: str | None = None,
     setting: list[str] | None = None, columns: str | None = None, out: str = "backtest",
     report: bool = True, **source: Any,
 ) -> None:  # fmt: skip
@@ -81,7 +82,9 @@ def backtest(
         metric: Metric to learn for and report: acc, map or ndcg; by default all, and ndcg with
             --lists. Repeatable.
         k: Slots per user; 10 unless the plan sets it.
-        test_days: Days in the test; 7 unless the plan sets it.
+        window: Length of the window before a date to learn from, like 6h; 3d unless the plan
+            sets it.
+        test: Length of the test, like 1h; a week, or the window if that is shorter than a day.
     """
     from trimtab.replay.judge import run_backtest, total_steps
     from trimtab.report.console import print_summary
@@ -91,7 +94,7 @@ def backtest(
     given = {
         "log": events, "lists": lists, **source, "columns": ColumnMap.parse(columns).own or None,
         "dates": date, "first": first, "last": last, "engines": engine, "metrics": metric, "k": k,
-        "methods": [_BIAS.get(name, name) for name in method or ()], "test_days": test_days,
+        "methods": [_BIAS.get(name, name) for name in method or ()], "window": window, "test": test,
         **options.parse_settings(setting, _SETTINGS),
     }  # fmt: skip
     settings = _merge_settings(plan, given)
@@ -119,7 +122,7 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
         log = plans.open_log(settings)
         plan = plans.make_plan(settings, log)
         for day in (min(plan.dates), max(plan.dates)):  # refused before anything is printed
-            split_log(log, day, plan.recent_days, plan.test_days)
+            split_log(log, day, plan.window, plan.test)
         say(f"{log}")
         return log, plan
     if "log" not in settings:
@@ -129,7 +132,7 @@ def _open_plan(settings: dict[str, Any]) -> tuple[Log, plans.Plan]:
     plan = plans.plan_lists(settings, folder)
     say(f"{folder.log}")
     say_about("weighted", WEIGHT in folder.log.events.column_names)
-    say_about("judged_on", folder.name, plan.dates, plan.test_days)
+    say_about("judged_on", folder.name, plan.dates, plan.test)
     return folder.log, plan
 
 

@@ -24,7 +24,7 @@ from trimtab.tables.columns import ColumnMap
 _REALISED = ("", "version", "for", "forecast (90 %)", "lift that came (90 %)", "inside")
 
 
-@options_from((realised_lifts, "lists query tz test_days"))
+@options_from((realised_lifts, "lists query tz test"))
 def history(
     store: str, events: str | None = None, columns: str | None = None, as_json: bool = False,
     **judging: Any,

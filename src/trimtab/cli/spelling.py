@@ -9,14 +9,14 @@ from typing import Any
 from trimtab.errors import SettingError
 
 _SETTINGS = (  # which had an option of their own
-    "alpha", "every", "keep", "max-concentration", "n-listed", "power", "recent-days", "repeats",
+    "alpha", "every", "keep", "max-concentration", "n-listed", "power", "repeats",
     "retrain-every", "scale", "seed", "widen", "windows",
 )  # fmt: skip
 _NEW = {
     "--recs": "--lists", "--topk": "--lists", "--recent": "--events", "--truth": "--events",
     "--log": "--events", "--bias": "--model", "--rerank": "--finish-lists",
     "--reranker": "--method reranker", "--paper": "--method paper",
-    "--users": "--table",
+    "--users": "--table", "--recent-days": "--window 3d", "--test-days": "--test 7d",
     **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
 }  # fmt: skip
 _IN_PYTHON = ("--biases", "--explore", "--start", "--weights")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,10 +32,10 @@ from trimtab.replay.dated_lists import (
 )
 from trimtab.replay.shop import ShopData
 from trimtab.replay.training import Training, events_as_of, rank_as_engine, rank_as_of
-from trimtab.replay.windows import HOLE, Window, compare_weekday, event_times, find_holes
+from trimtab.replay.windows import HOLE, Window, compare_usual, find_holes
 from trimtab.tables.columns import ITEM, RANK, USER, with_column
 from trimtab.tables.log import Log
-from trimtab.tables.times import day_start
+from trimtab.tables.times import DAY, Moment
 from trimtab.tables.vocabulary import IdColumn, Vocabulary, id_column
 
 _MOST_SHOWN = 10  # items whose shares are added up
@@ -68,7 +68,7 @@ def require_no_concerns(concerns: Sequence[str], changes_lists: bool, current: i
 
 
 def require_similar_lists(
-    day: date, n_users: tuple[int, int], unchanged: tuple[float, float]
+    day: Moment, n_users: tuple[int, int], unchanged: tuple[float, float]
 ) -> None:
     """Refuse lists unlike the training lists: few users, or scores on another scale.
 
@@ -138,7 +138,7 @@ def require_known_items(lists: DatedLists, training: Training, data: ShopData) -
         warn(f"{found}; check whether ids have changed")
 
 
-def warn_if_same(lists: DatedLists, day: date) -> None:
+def warn_if_same(lists: DatedLists, day: Moment) -> None:
     """Warn if a day's lists hold what those before them hold.
 
     That is no error if the engine is trained once a week; if it is trained every night, an old file
@@ -152,7 +152,7 @@ def warn_if_same(lists: DatedLists, day: date) -> None:
         )
 
 
-def _hold_the_same(lists: DatedLists, *days: date) -> bool:
+def _hold_the_same(lists: DatedLists, *days: Moment) -> bool:
     """Return whether the lists of two days have the same rows in the same order."""
     try:
         first, second = (open_rows(lists, day) for day in days)
@@ -164,7 +164,7 @@ def _hold_the_same(lists: DatedLists, *days: date) -> bool:
         return False  # whatever needs these lists says what is wrong with them
 
 
-def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float:
+def _unknown_share(lists: DatedLists, day: Moment, known: list[IdColumn]) -> float:
     """Return the share of a day's entries whose items are in none of the columns."""
     rows = open_rows(lists, day, [ITEM])
     counted = count_items(rows)  # without nulls, which whatever re-ranks them refuses
@@ -177,7 +177,7 @@ def _unknown_share(lists: DatedLists, day: date, known: list[IdColumn]) -> float
     return float(unknown / max(rows.n_rows, 1))
 
 
-def require_complete(log: Log, newest: Window, as_of: date) -> None:
+def require_complete(log: Log, newest: Window, as_of: Moment) -> None:
     """Refuse a log that looks incomplete compared with the same weekday of earlier weeks.
 
     A day of the newest window with far fewer events is refused, and a last day that ends hours
@@ -185,15 +185,17 @@ def require_complete(log: Log, newest: Window, as_of: date) -> None:
     """
     if holes := find_holes(log, newest, as_of):
         raise _incomplete(f"{holes[-1]}: {HOLE}")
-    last = compare_weekday(event_times(log), log.tz, as_of - timedelta(1), as_of)
+    if newest.length < DAY:  # whose end is not so regular
+        return
+    last = compare_usual(log, as_of - timedelta(days=1), DAY, as_of)
     if last.usual is None:
         return
     earliest = min(int(times[-1]) for times in last.others if len(times))
     if int(last.sold[-1]) < earliest - _EARLY:
         hours = (earliest - int(last.sold[-1])) / _HOUR
         raise _incomplete(
-            f"{last.day} ends {hours:.0f} hours earlier than usual for that weekday: the log looks "
-            f"incomplete"
+            f"{last.window.first} ends {hours:.0f} hours earlier than usual for that weekday: the "
+            f"log looks incomplete"
         )
 
 
@@ -260,7 +262,7 @@ class Shown(NamedTuple):
         explained = _TIMES_BOUGHT * self.bought.ten_items
         return min(max(explained, _TIMES_ENGINE * engine, engine + _MORE_SLOTS), 1.0)
 
-    def require_below(self, most: float | None, day: date) -> None:
+    def require_below(self, most: float | None, day: Moment) -> None:
         """Refuse lists of a day whose ten most shown items take more than a share of all slots.
 
         Args:
@@ -288,7 +290,7 @@ class Shown(NamedTuple):
 class Finished(NamedTuple):
     """The newest lists as they are published."""
 
-    day: date  # of the lists
+    day: Moment  # of the lists
     top: pa.Table | Path  # a file if they are large
     shown: Shown
     left_out: LeftOut  # events that were not used
@@ -312,14 +314,14 @@ def finish_lists(
         room: folder for temporary files.
     """
     newest, text = lists.newest(data.as_of), text_columns(model.item_bias)
-    if newest < data.as_of - timedelta(1):
+    if newest < data.as_of - timedelta(days=1):
         warn(
             f"the newest lists, of {newest}, are {(data.as_of - newest).days} days older than "
             f"as_of={data.as_of}; re-ranking them anyway; check why newer ones are missing"
         )
     warn_if_same(lists, newest)
     (listed,), data = read_lists(lists, [newest], data, text, room=room)
-    history, instant = data.log.events, day_start(data.as_of, data.log.tz)
+    history, instant = data.log.events, data.as_of.instant(data.log.tz)
     options: dict[str, Any] = {"duplicates": duplicates, **data.limits}
 
     def rank(lists: pa.Table, k: int) -> Ranked:

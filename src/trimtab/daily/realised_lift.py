@@ -10,14 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimtab.checks import MOST_DAYS, require_whole
 from trimtab.errors import DataError, StoreError, TrimtabError, TrimtabWarning
 from trimtab.metrics.intervals import lift_intervals
 from trimtab.models.model import text_columns
@@ -28,7 +27,7 @@ from trimtab.replay.windows import HOLE, Window, find_holes, log_days, rows_of_u
 from trimtab.store import Store, Version
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.places import as_place
-from trimtab.tables.times import as_datetime, read_day
+from trimtab.tables.times import Moment, as_datetime, read_day, read_duration
 
 _N_DRAWS, _SEED = 1000, 0
 _Find = Callable[[str], DatedLists]
@@ -87,7 +86,7 @@ def realised_lifts(
     lists: str | Path | None = None,
     query: str | None = None,
     tz: str | None = None,
-    test_days: int = 7,
+    test: str = "7d",
     columns: GivenColumns = None,
 ) -> list[RealisedLift]:
     """Return the forecast of each version in a store and the lift that came, oldest first.
@@ -101,10 +100,10 @@ def realised_lifts(
         lists: folder of dated lists; by default, the folder that each version was made from.
         query: SQL for a database.
         tz: the shop's time zone; by default, that of the newest version.
-        test_days: days that judge a version, from its own day on.
+        test: time that judges a version, from its own day or time on, like "7d" or "1h".
         columns: names of columns in events and lists, as for `Refresh`.
     """
-    require_whole("test_days", test_days, 1, MOST_DAYS)
+    length = read_duration("test", test)
     versions = (store if isinstance(store, Store) else Store(store)).history()
     if not versions:
         return []
@@ -113,24 +112,24 @@ def realised_lifts(
     data = read_shop_data(events, query, zone, None, END, own)
     find = cache(lambda folder: find_lists(as_place(folder), data.log.tz, own))
     given = None if lists is None else find(lists)
-    return [_judge_version(version, data, test_days, given, find) for version in versions]
+    return [_judge_version(version, data, length, given, find) for version in versions]
 
 
 def _judge_version(
-    version: Version, data: ShopData, test_days: int, given: DatedLists | None, find: _Find
+    version: Version, data: ShopData, length: int, given: DatedLists | None, find: _Find
 ) -> RealisedLift:
     """Return a version's forecast and the lift that came, or why it is not known."""
     bounds = ("forecast", "forecast_low", "forecast_high")
     told: dict[str, Any] = {name: version.forecast.get(name) for name in bounds}
     row = RealisedLift(version.number, version.as_of, **told)
     try:
-        first, (begin, last) = read_day("as_of", version.as_of), log_days(data.log)
-        window, over_on = Window.of(first, test_days, data.log.tz), first + timedelta(test_days)
-        row = replace(row, over_on=str(over_on))
+        first, begin = read_day("as_of", version.as_of), log_days(data.log)[0]
+        window = Window.of(first, length, data.log.tz)
+        row = replace(row, over_on=str(Moment.at(window.stop, data.log.tz)))
         if first < begin:
             raise DataError(f"the events begin on {begin}, after the version's first day")
         # The day it is now is never complete.
-        if over_on - timedelta(1) <= last and as_datetime(window.stop) <= datetime.now(UTC):
+        if window.is_in(data.log) and as_datetime(window.stop) <= datetime.now(UTC):
             lists = given or _lists_of(version, find)
             day = _choose_day(version, first, lists)
             return replace(row, **_judge_days(version, window, lists, day, data))
@@ -140,7 +139,7 @@ def _judge_version(
 
 
 def _judge_days(
-    version: Version, window: Window, lists: DatedLists, day: date, data: ShopData
+    version: Version, window: Window, lists: DatedLists, day: Moment, data: ShopData
 ) -> dict[str, Any]:
     bias, known = version.bias(), version.manifest
     (listed,), matched = read_lists(lists, [day], data, text_columns(bias))
@@ -170,7 +169,7 @@ def _judge_days(
     }  # fmt: skip
 
 
-def _choose_day(version: Version, as_of: date, lists: DatedLists) -> date:
+def _choose_day(version: Version, as_of: Moment, lists: DatedLists) -> Moment:
     """Return the day of the lists that a version re-ranked, or of the newest."""
     reranked = version.manifest.get("reranked")
     days = [day for day in lists.days if day <= as_of and str(day) == (reranked or str(day))]

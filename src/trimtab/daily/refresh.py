@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,20 +50,21 @@ from trimtab.errors import (
     warn,
 )
 from trimtab.learn import BiasLearner, RerankLearner
+from trimtab.learn.learners import SHARED_SETTINGS
 from trimtab.models import ItemBias, Model, Reranker
 from trimtab.models.model import require_strength
 from trimtab.models.saved import RERANKER_FOLDER
 from trimtab.replay.dated_lists import DatedLists, find_lists, some_lists, without_rows
 from trimtab.replay.shop import ShopData, read_shop_data
 from trimtab.replay.training import LeakedListsError, Training, read_training
-from trimtab.replay.windows import WINDOWS, recent_windows
+from trimtab.replay.windows import LENGTH, WINDOWS, recent_windows
 from trimtab.store import Store, Version
 from trimtab.store.versions import LISTS, NAMES, TOP
 from trimtab.store.writer import open_writer
 from trimtab.tables.columns import WEIGHT, ColumnMap, GivenColumns
 from trimtab.tables.files import write_table
 from trimtab.tables.places import Address, as_place, without_password
-from trimtab.tables.times import read_day, require_zone
+from trimtab.tables.times import read_day, read_duration, require_zone, tick_length
 
 GUARD, INCOMPLETE, OLDER, DIFFERENT_LISTS = "guard", "incomplete", "older", "different-lists"
 UNKNOWN_ITEMS, ID_TYPE, LEAKED = "unknown-items", "id-type", "leaked-lists"
@@ -107,10 +108,11 @@ class Refresh:
         items: file with item_id, and any of name and columns that group items, coarse to fine. The
             finest is used as the category.
         learner: the learner to use.
-        recent_days: days in a window.
+        window: length of a window, like "3d", "6h" or "15min".
         windows: most windows to learn from: the newest and those right before it, as long as the
-            log reaches back and there are lists made before them. Earlier windows with a hole in
-            the log are left out.
+            log reaches back and there are lists made before them. Windows shorter than a day begin
+            two hours apart, and are twice as many. Earlier windows with a hole in the log are left
+            out.
         finish_lists: publish the newest lists too, as the model ranks them. With the methods
             "reranker" and "auto" they always are.
         keep: days to keep versions of; of a day that is published again, the last version is kept,
@@ -148,7 +150,7 @@ class Refresh:
     tz: str | None = None
     items: str | Path | None = None
     learner: BiasLearner = field(default_factory=BiasLearner)
-    recent_days: int = 3
+    window: str = LENGTH
     windows: int = WINDOWS
     finish_lists: bool = False
     keep: int = 14
@@ -164,8 +166,9 @@ class Refresh:
     max_concentration: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("recent_days", "windows", "keep"):
+        for name in ("windows", "keep"):
             require_whole(name, getattr(self, name), 1)
+        object.__setattr__(self, "learner", replace(self.learner, window=self.window))
         ColumnMap.of(self.columns)  # refuses what is not a map
         for word in self.accept:
             require_choice("accept", word, ACCEPTABLE)
@@ -200,7 +203,7 @@ class Refresh:
                 raise SettingError(f"{name}={str(value)!r}: needs {needed}; add it")
 
     def _rerank_learner(self) -> RerankLearner:
-        shared = {name: getattr(self.learner, name) for name in ("k", "metric", "scale", "seed")}
+        shared = {name: getattr(self.learner, name) for name in SHARED_SETTINGS}
         own = {name: getattr(self, name) for name in ("widen", "repeats")}
         return RerankLearner(
             **shared, **{name: value for name, value in own.items() if value is not None}
@@ -210,8 +213,9 @@ class Refresh:
         """Learn biases for a day and publish them.
 
         Args:
-            as_of: first day the biases are for; events from that day on are not used. By default
-                today in the shop's time zone.
+            as_of: first day, or time of day, that the biases are for; events from then on are not
+                used. By default today in the shop's time zone; now, if windows are shorter than a
+                day.
 
         Raises:
             RefusedError: a check of the biases, the lists or the log failed.
@@ -221,7 +225,9 @@ class Refresh:
         asked = None if as_of is None else read_day("as_of", as_of)
         store, own = Store(self.store), ColumnMap.of(self.columns)
         with open_writer(store) as writer, _collect_warnings() as caught:
-            data = read_shop_data(self.events, self.query, self.tz, self.items, asked, own)
+            data = read_shop_data(
+                self.events, self.query, self.tz, self.items, asked, own, tick_length(self.length)
+            )
             data = data.with_limits(own, exclude=self.exclude, allowed=self.allowed)
             lists = find_lists(as_place(self.lists), data.log.tz, own)
             served = ServedNow.read(store, writer.current)
@@ -234,6 +240,11 @@ class Refresh:
                 write = partial(_write_version, model, tables)
                 number = writer.publish(write, manifest, self.keep)
         return Refreshed(store.version(number), model, tuple(manifest["warnings"]))
+
+    @property
+    def length(self) -> int:
+        """The length of a window, in microseconds."""
+        return read_duration("window", self.window)
 
     @property
     def _finishes_lists(self) -> bool:
@@ -313,7 +324,7 @@ class Refresh:
         self, lists: DatedLists, data: ShopData, served: ServedNow, room: Path
     ) -> tuple[Training, ShopData]:
         """Return what is learned from, and the shop's data with ids of the lists' kinds."""
-        windows = recent_windows(data.log, data.as_of, self.recent_days, self.windows)
+        windows = recent_windows(data.log, data.as_of, self.length, self.windows)
         if INCOMPLETE not in self.accept:
             require_complete(data.log, windows[0], data.as_of)
         text, accepts = served.text_in_csv(lists, data), LEAKED in self.accept
@@ -337,7 +348,7 @@ class Refresh:
             "as_of": str(data.as_of),
             "tz": data.log.tz,
             "window": {
-                "first": str(training.windows[-1].first), "days": self.recent_days,
+                "first": str(training.windows[-1].first), "length": self.window,
                 "windows": len(training.windows), "events": training.recent.num_rows,
             },
             "lists": [str(day) for day in training.days],

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from trimtab.tables.columns import TRAINED_UNTIL, WEIGHT
 from trimtab.tables.files import read_table, write_atomically, write_table
 from trimtab.tables.folders import parse_json
 from trimtab.tables.log import Log
+from trimtab.tables.times import DAY, Moment, duration_name, read_duration, spoken_duration
 
 Step = Callable[[str], None]
 DAYS, ABOUT, PAGE = "days.parquet", "month.json", "month.html"
@@ -71,6 +72,7 @@ class Simulation:
         supplied: dated lists of another engine, and the same log; the last mornings that they
             cover are replayed, at most `days`.
         days: days to simulate, the last of the log or as many as lists cover.
+        every: how often the job runs, like "1d" or "1h"; it is judged until it runs again.
         n_listed: length of the engine's lists.
         retrain_every: nights between two trainings of the engine; the lists stay the same in
             between.
@@ -82,6 +84,7 @@ class Simulation:
     engine: Engine | OwnEngine | None = None
     supplied: DatedFolder | None = None
     days: int = 30
+    every: str = "1d"
     n_listed: int = 50
     retrain_every: int = 1
     learner: BiasLearner = field(default_factory=BiasLearner)
@@ -108,30 +111,36 @@ class Simulation:
         names = {"lists": LISTS, "events": "events.parquet", "items": "items.parquet"}
         return {**{name: folder / own for name, own in names.items()}, "tz": self.log.tz}
 
-    def mornings(self) -> list[date]:
-        """Return the days to judge: the last whole days of the log."""
-        recent_days = self.job(Path()).recent_days
+    def mornings(self) -> list[Moment]:
+        """Return the days, or times of day, to judge: the last ones of the log."""
+        length = self.job(Path()).length
         if self.supplied is None:
-            mornings = self._last_days(recent_days)
+            mornings = self._last_mornings(length)
         else:
-            mornings = self.supplied.mornings(self.days, recent_days)
+            most = max(1, self.days * DAY // self._apart)
+            mornings = self.supplied.mornings(most, length, self._apart)
         for day in mornings:
-            window = Window.of(day - timedelta(recent_days), recent_days, self.log.tz)
-            if window.events(self.log).num_rows == 0:
+            if Window.before(day, length, self.log.tz).events(self.log).num_rows == 0:
                 raise DataError(
-                    f"recent_days={recent_days}: nothing was bought in the window before {day}; "
-                    f"use a longer window"
+                    f"window={duration_name(length)}: nothing was bought in the window before "
+                    f"{day}; use a longer window"
                 )
         return mornings
 
-    def _last_days(self, recent_days: int) -> list[date]:
+    @property
+    def _apart(self) -> int:
+        return read_duration("every", self.every)
+
+    def _last_mornings(self, length: int) -> list[Moment]:
         first, last = log_days(self.log)
-        if (last - first).days <= self.days + recent_days:
+        if (last - first).days <= self.days + length // DAY:
             raise DataError(
                 f"days={self.days}: too many for a log of {(last - first).days + 1} days, {first} "
-                f"to {last}, with a window of {recent_days} days; replay fewer days"
+                f"to {last}, with a window of {spoken_duration(length)}; replay fewer days"
             )
-        return [last - timedelta(back) for back in range(self.days, 0, -1)]
+        apart = timedelta(microseconds=self._apart)
+        n = timedelta(days=self.days) // apart
+        return [last - back * apart for back in range(n, 0, -1)]
 
     @property
     def n_steps(self) -> int:
@@ -175,16 +184,19 @@ class Simulation:
                 month.save(folder)
         return month
 
-    def _nights(self, mornings: list[date]) -> list[date]:
+    def _nights(self, mornings: list[Moment]) -> list[Moment]:
         """Return the days to make lists for, starting with the first that the job needs."""
         if self.supplied is not None:
             return []
         job = self.job(Path())
-        windows = recent_windows(self.log, mornings[0], job.recent_days, job.windows)
-        before = (mornings[0] - windows[-1].first).days
-        return [mornings[0] - timedelta(back) for back in range(before, 0, -1)] + mornings
+        windows = recent_windows(self.log, mornings[0], job.length, job.windows)
+        night, nights = Moment.of(windows[-1].first.date()), list[Moment]()
+        while night <= mornings[-1]:
+            nights.append(night)
+            night += timedelta(days=1)
+        return nights
 
-    def _make_lists(self, nights: list[date], folder: Path, step: Step) -> DatedFolder:
+    def _make_lists(self, nights: list[Moment], folder: Path, step: Step) -> DatedFolder:
         """Write the log and the engine's lists of each night, and open them."""
         files, engine = self._files(folder), self.engine
         assert engine is not None
@@ -193,7 +205,7 @@ class Simulation:
         for n, day in enumerate(nights):
             step(f"{day}, lists")
             if n % self.retrain_every == 0:
-                window = Window.of(day, 1, self.log.tz)
+                window = Window.of(day, DAY, self.log.tz)
                 known = window.history(self.log)
                 lists = make_lists(engine, known, window.start, None, self.n_listed)
                 until = pa.scalar(window.start, pa.timestamp("us", tz="UTC"))
@@ -202,10 +214,10 @@ class Simulation:
         return open_lists(**files)
 
     def _run_morning(
-        self, day: date, supplied: DatedFolder, job: Refresh, served: Model | None
+        self, day: Moment, supplied: DatedFolder, job: Refresh, served: Model | None
     ) -> tuple[dict[str, Any], Model | None]:
         """Refresh once and judge the day; after a refusal, judge what stays served."""
-        window, k = Window.of(day, 1, self.log.tz), self.learner.k
+        window, k = Window.of(day, self._apart, self.log.tz), self.learner.k
         known, bought = window.history(self.log), window.events(self.log)
         listed = supplied.find(window.start, day, None)
 
@@ -242,7 +254,7 @@ class Simulation:
         row["n_biases"] = 0 if biases is None else int(np.count_nonzero(biases.bias))
         return row, served
 
-    def _about(self, job: Refresh, mornings: list[date]) -> dict[str, Any]:
+    def _about(self, job: Refresh, mornings: list[Moment]) -> dict[str, Any]:
         """Return the settings that the page shows."""
         from trimtab.version import __version__
 
@@ -254,7 +266,7 @@ class Simulation:
             about |= {"n_listed": self.n_listed, "retrain_every": self.retrain_every}
         return {
             **about, "first": str(mornings[0]), "last": str(mornings[-1]), "days": len(mornings),
-            "k": self.learner.k, "metric": self.learner.metric, "recent_days": job.recent_days,
+            "k": self.learner.k, "metric": self.learner.metric, "window": job.window,
             **({} if job.method == BIAS else {"reranker": True}),
         }  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""Dated lists: one file or partition per day, and which of them were made before an instant.
+"""Dated lists: files or partitions of days or times, and which were made before an instant.
 
 One rule for the day of a file, everywhere: its lists count as made when the day ends, as their
 engine may have seen that day's events, unless their column `trained_until` says when. So lists of
 2 May are for 3 May, in training, in a backtest and in a refresh for a day in the past. Today's
-refresh shows the newest lists there are, because nothing that exists has seen what comes.
+refresh shows the newest lists there are, because nothing that exists has seen what comes. A file
+that says a time, like 2026-05-02T14-00.parquet, was made at that time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,12 @@ from trimtab.tables.files import is_csv, match_id_types
 from trimtab.tables.places import Address, Place, cannot_read
 from trimtab.tables.rows import ParquetRows, Rows, TableRows
 from trimtab.tables.times import (
+    Moment,
     as_datetime,
     as_utc,
-    day_start,
+    instant_of,
     local_day,
     microseconds,
-    require_zone,
 )
 from trimtab.tables.vocabulary import is_text, plain_type
 
@@ -53,20 +54,22 @@ LIST_COLUMNS = (USER, ITEM, SCORE)
 _MOST_CHECKED = 100_000  # users whose lists are looked at
 DayLists = Any  # pa.Table | ParquetRows
 
-# A day, after which the time of day may follow.
-_DATE = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:\d{2}|\d{4}|\d{6})?(?!\d)")
+# A day, and the time after a T; digits that follow without one are ignored.
+_DATE = re.compile(
+    r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?:T(\d{2})-?(\d{2})|\d{2}|\d{4}|\d{6})?(?!\d)"
+)
 _PASS_FOLDER = "pass the folder with one file per day"
 
 
 @dataclass(frozen=True)
 class DatedLists:
-    """The lists of each day, in the shop's time zone."""
+    """The lists of each day, or time of day, in the shop's time zone."""
 
     folder: Place
-    days: dict[date, Place]  # ascending
+    days: dict[Moment, Place]  # ascending
     tz: str
     columns: ColumnMap = field(default_factory=ColumnMap)  # names of columns in the lists
-    _seen: dict[date, int | StoreError] = field(default_factory=dict, repr=False, compare=False)
+    _seen: dict[Moment, int | StoreError] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -74,15 +77,15 @@ class DatedLists:
         folder = self.folder
         return (folder if isinstance(folder, Address) else folder.resolve()).name or str(folder)
 
-    def is_csv(self, day: date) -> bool:
+    def is_csv(self, day: Moment) -> bool:
         """Return whether a day's lists are a CSV file, or a folder of them."""
         return are_csv(self.days[day])
 
-    def read(self, day: date, wanted: Sequence[str], needed: Sequence[str] = ()) -> pa.Table:
+    def read(self, day: Moment, wanted: Sequence[str], needed: Sequence[str] = ()) -> pa.Table:
         """Return some columns of a day's lists."""
         return read_files(self.days[day], wanted, needed, self.columns)
 
-    def require_any(self, as_of: date) -> None:
+    def require_any(self, as_of: Moment) -> None:
         """Refuse lists that are all of days after this one."""
         if min(self.days) > as_of:
             raise DataError(
@@ -90,18 +93,18 @@ class DatedLists:
                 f"check as_of="
             )
 
-    def newest(self, as_of: date) -> date:
+    def newest(self, as_of: Moment) -> Moment:
         """Return the day of the newest lists to show on a day: for a past day, made before it."""
         self.require_any(as_of)
-        if as_of >= datetime.now(require_zone(self.tz)).date():
+        if as_of >= local_day(instant_of(datetime.now(UTC)), self.tz):
             return max(day for day in self.days if day <= as_of)
-        return self.require_before(day_start(as_of, self.tz), as_of, "the day")
+        return self.require_before(as_of.instant(self.tz), as_of, "the day")
 
-    def seen_until(self, day: date) -> int:
+    def seen_until(self, day: Moment) -> int:
         """Return the instant up to which the engine behind a day's lists may have seen events.
 
         That is what the lists' column `trained_until` says, where a day means the end of that day;
-        without the column, the end of the lists' own day.
+        without the column, the end of the lists' own day, or the time in their name.
 
         Raises:
             StoreError: the lists cannot be read.
@@ -116,18 +119,20 @@ class DatedLists:
             raise seen
         return seen
 
-    def _read_seen_until(self, day: date) -> int:
+    def _read_seen_until(self, day: Moment) -> int:
         table = self.read(day, (TRAINED_UNTIL,))
         if TRAINED_UNTIL not in table.column_names or len(table) == 0:
-            return day_start(day + timedelta(1), self.tz)
+            named = _date_of(self.days[day])
+            is_time = named is not None and named[1]
+            return (day if is_time else day + timedelta(days=1)).instant(self.tz)
         column, name = table[TRAINED_UNTIL], own_names(table).get(TRAINED_UNTIL, TRAINED_UNTIL)
         stamps, _ = as_utc(column, self.tz, f"the lists of {day}", name)
         last = int(microseconds(stamps).max())
         if _are_days(column):
-            return day_start(local_day(last, self.tz) + timedelta(1), self.tz)
+            return (local_day(last, self.tz) + timedelta(days=1)).instant(self.tz)
         return last
 
-    def newest_before(self, instant: int, as_of: date) -> date | None:
+    def newest_before(self, instant: int, as_of: Moment) -> Moment | None:
         """Return the newest day whose lists saw no events after an instant; None without one.
 
         Args:
@@ -139,7 +144,7 @@ class DatedLists:
             try:
                 seen = self.seen_until(day)
             except StoreError as error:
-                if day_start(day, self.tz) < instant:
+                if day.instant(self.tz) < instant:
                     raise
                 if not is_known:
                     warn(f"lists of {day} are skipped: {error}")
@@ -152,7 +157,7 @@ class DatedLists:
         """Return whether a warning has named the lists that an error is about."""
         return any(error is own for own in self._seen.values())
 
-    def require_before(self, instant: int, as_of: date, what: str = "the window") -> date:
+    def require_before(self, instant: int, as_of: Moment, what: str = "the window") -> Moment:
         """Return the day that `newest_before` finds; refuse if all lists have seen what begins."""
         day = self.newest_before(instant, as_of)
         if day is None:
@@ -164,14 +169,14 @@ class DatedLists:
             )
         return day
 
-    def first_days(self, last: date) -> Iterator[date]:
+    def first_days(self, last: Moment) -> Iterator[Moment]:
         """Yield the first day that each day's lists can be shown on, up to `last`, newest first."""
         for day in reversed([day for day in self.days if day <= last]):
-            first = max(day, local_day(self.seen_until(day) - 1, self.tz) + timedelta(1))
+            first = max(day, local_day(self.seen_until(day) - 1, self.tz) + timedelta(days=1))
             if first <= last:
                 yield first
 
-    def describe(self, as_of: date | None = None) -> dict[str, Any]:
+    def describe(self, as_of: Moment | None = None) -> dict[str, Any]:
         """Return the folder, its days and a hash of its files, up to a day."""
         days = [day for day in self.days if as_of is None or day <= as_of]
         digest = hashlib.sha256()
@@ -183,22 +188,23 @@ class DatedLists:
 
 
 def find_lists(folder: Place, tz: str, columns: ColumnMap | None = None) -> DatedLists:
-    """Return the lists in a folder, by the day in their names.
+    """Return the lists in a folder, by the day, or the time of a day, in their names.
 
     A day's lists are a file like `2026-11-01.parquet` or `lists-20261101.csv.gz`, or a folder of
-    Parquet or CSV files like `date=2026-11-01`. Names that begin with a dot or an underscore are
+    Parquet or CSV files like `date=2026-11-01`; those of a time are named like
+    `2026-11-01T14-00.parquet`. Names that begin with a dot or an underscore are
     ignored.
     """
     if folder.is_file():
         raise StoreError(f"{folder} is a file; {_PASS_FOLDER}")
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; {_PASS_FOLDER}")
-    days: dict[date, Place] = {}
+    days: dict[Moment, Place] = {}
     entries: list[Place] = [*folder.iterdir()]
     for entry in sorted(entries, key=lambda entry: entry.name):
-        day = _day_of(entry)
-        if day is None:
+        if not _may_be_lists(entry) or (found := _date_of(entry)) is None:
             continue
+        day, _ = found
         if day in days:
             raise DataError(
                 f"{folder} has lists of {day} twice: {days[day].name} and {entry.name}; keep one"
@@ -212,14 +218,18 @@ def find_lists(folder: Place, tz: str, columns: ColumnMap | None = None) -> Date
     return DatedLists(folder, dict(sorted(days.items())), tz, ColumnMap.of(columns))
 
 
-def _day_of(entry: Place) -> date | None:
+def _may_be_lists(entry: Place) -> bool:
     if entry.name[0] in "._":
-        return None
-    if not (is_csv(entry) or entry.name.lower().endswith(".parquet") or entry.is_dir()):
-        return None
+        return False
+    return is_csv(entry) or entry.name.lower().endswith(".parquet") or entry.is_dir()
+
+
+def _date_of(entry: Place) -> tuple[Moment, bool] | None:
+    """Return the day, or the time of day, in a name; and whether it has a time."""
     for found in _DATE.finditer(entry.name):
         with contextlib.suppress(ValueError):
-            return date(*map(int, found.groups()))
+            year, month, day, hour, minute = (int(own or 0) for own in found.groups())
+            return Moment(year, month, day, hour, minute), found[4] is not None
     return None
 
 
@@ -253,7 +263,7 @@ def _identify(place: Place) -> Iterator[str]:
 # Lists of some days, read; those that are too large for memory stay in their files ----------------
 
 
-def open_rows(lists: DatedLists, day: date, columns: Sequence[str] = LIST_COLUMNS) -> Rows:
+def open_rows(lists: DatedLists, day: Moment, columns: Sequence[str] = LIST_COLUMNS) -> Rows:
     """Open a day's lists, of which these columns are needed; a CSV file is read at once."""
     if lists.is_csv(day):
         return TableRows(lists.read(day, columns, columns))
@@ -319,7 +329,7 @@ def count_users(lists: pa.Table) -> int:
 
 
 def read_lists(
-    lists: DatedLists, days: Sequence[date], data: ShopData, text: Sequence[str] = (),
+    lists: DatedLists, days: Sequence[Moment], data: ShopData, text: Sequence[str] = (),
     windows: Sequence[Window] = (), room: Path | None = None,
 ) -> tuple[list[DayLists], ShopData]:  # fmt: skip
     """Return the lists of some days, and the shop's data with ids of the same kinds.
@@ -355,7 +365,7 @@ def read_lists(
     return [own if is_large(own) else table for own, table in pairs], data
 
 
-def _read_day(lists: DatedLists, day: date, may_stay: bool) -> DayLists:
+def _read_day(lists: DatedLists, day: Moment, may_stay: bool) -> DayLists:
     if may_stay and not lists.is_csv(day):
         rows = open_rows(lists, day)
         if rows.n_rows > LARGE:
@@ -378,7 +388,7 @@ def _lists_of(lists: DayLists, bought: pa.Table, room: Path | None) -> DayLists:
     return ParquetRows(path, LIST_COLUMNS)
 
 
-def _require_one_kind(lists: DatedLists, days: Sequence[date], tables: list[pa.Table]) -> None:
+def _require_one_kind(lists: DatedLists, days: Sequence[Moment], tables: list[pa.Table]) -> None:
     """Refuse integer ids on one day and text ids on another."""
     for name in (USER, ITEM):
         are_integers = [pa.types.is_integer(table[name].type) for table in tables]

@@ -12,7 +12,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ from trimtab.replay.windows import (
 from trimtab.tables.columns import ITEM, NAME, TIMESTAMP, USER, WEIGHT
 from trimtab.tables.files import require_writable_folder
 from trimtab.tables.log import Log
-from trimtab.tables.times import DAY
+from trimtab.tables.times import DAY, Moment
 
 Step = Callable[[str], None]
 TREND, PERSONAL = "trend", "personal"
@@ -78,7 +77,7 @@ def run_backtest(
         done: called after each cell, with an estimate of the time left.
     """
     require_writable_folder(folder)
-    splits = [split_log(log, day, plan.recent_days, plan.test_days) for day in plan.dates]
+    splits = [split_log(log, day, plan.window, plan.test) for day in plan.dates]
     holes = [row for split in splits for row in _find_holes_around(plan, log, split)]
     makers, about, log_hash = {**plan.engines, **plan.baselines}, _about(plan, log), _hash_log(log)
     pairs = [(split, name) for split in splits for name in makers]
@@ -134,15 +133,14 @@ def _find_holes_around(plan: Plan, log: Log, split: Split) -> list[dict[str, Any
     test with the whole log, except its last day, which may not be complete.
     """
     day, rows = str(split.as_of), []
-    recent, *earlier = recent_windows(log, split.as_of, plan.recent_days, plan.windows)
+    recent, *earlier = recent_windows(log, split.as_of, plan.length, plan.windows)
     looked_at = [(stored.TEST, split.test_window), (stored.RECENT, recent)]
     for kind, window in [*looked_at, *((stored.EARLIER, own) for own in earlier)]:
         until = log_days(log)[1] if kind == stored.TEST else split.as_of
         for hole in find_holes(log, window, until):
             where = stored.HOLE_WINDOWS[kind]
-            counts = f"{hole.events} events; that weekday usually has {hole.usual}"
-            warn(f"{day}: {hole.day}, in {where}, has {counts}: {HOLE}")
-            found = {"day": str(hole.day), "events": hole.events, "usual": hole.usual}
+            warn(f"{day}: in {where}, {hole}: {HOLE}")
+            found = {"day": str(hole.window.first), "events": hole.events, "usual": hole.usual}
             rows.append({"date": day, "window": kind, **found})
     return rows
 
@@ -152,7 +150,7 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
     from trimtab.version import __version__
 
     first, last = log_days(log)
-    names = ("k", "recent_days", "windows", "test_days", "n_draws")
+    names = ("k", "window", "windows", "test", "n_draws")
     return {
         "log": log.name, "tz": log.tz, "n_events": log.events.num_rows,
         "n_users": log.count(USER), "n_items": log.count(ITEM),
@@ -166,12 +164,12 @@ def _about(plan: Plan, log: Log) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _describe(maker: ListMaker, day: date | None = None) -> dict[str, Any]:
+def _describe(maker: ListMaker, day: Moment | None = None) -> dict[str, Any]:
     """Return what lists depend on, besides the events; of dated lists those up to a day."""
     return maker.describe(day) if isinstance(maker, DatedFolder) else describe_engine(maker)
 
 
-def _key(plan: Plan, day: date, name: str, maker: ListMaker, log_hash: str) -> str:
+def _key(plan: Plan, day: Moment, name: str, maker: ListMaker, log_hash: str) -> str:
     """Return a folder name that changes with everything the cell's results depend on."""
     from trimtab.version import __version__
 
@@ -222,7 +220,7 @@ class Cell:
     @cached_property
     def _case(self) -> Case:
         plan, log, split = self.plan, self.log, self.split
-        earlier = earlier_windows(log, split, plan.recent_days, plan.windows)
+        earlier = earlier_windows(log, split, plan.length, plan.windows)
         make = DatedCase if isinstance(self.maker, DatedFolder) else Case
         return make(self.maker, log, split, plan.n_listed, plan.k, earlier)
 
@@ -383,7 +381,7 @@ def sales_around(log: Log, split: Split) -> Callable[[Any], dict[str, Any]]:
 
     They are counted in the week before the window, in the window and in the test; 0 without sales.
     """
-    before = Window(split.as_of, split.window.start - _WEEK, split.window.start)
+    before = Window.before(split.window.first, _WEEK, log.tz)
     windows = {"before": before, "recent": split.window, "after": split.test_window}
     counted = {
         f"sales_{name}": (

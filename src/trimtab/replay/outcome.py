@@ -7,9 +7,9 @@ of one's own that had not seen it; a `Case` has both for one date.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,32 @@ from trimtab.replay.training import (
     rank_as_of,
     read_training,
 )
-from trimtab.replay.windows import Split, Window, log_days, rows_of_users, split_log
+from trimtab.replay.windows import (
+    Split,
+    Window,
+    default_test,
+    event_times,
+    log_days,
+    rows_of_users,
+    split_log,
+)
 from trimtab.tables.columns import ITEM, USER, ColumnMap, GivenColumns
 from trimtab.tables.log import Log
 from trimtab.tables.places import as_place
-from trimtab.tables.times import local_day
+from trimtab.tables.times import (
+    DAY,
+    HOUR,
+    Moment,
+    duration_name,
+    local_day,
+    spoken_duration,
+    tick_length,
+)
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
-WEEKS = 8  # that are judged by default, back from the newest date
+# Times between dates that are judged by default, and how far back; of windows shorter than a day
+_EVERY, _BACK = 7 * DAY, 8 * 7 * DAY
+_SHORT_EVERY, _SHORT_BACK = 2 * HOUR, DAY
 
 
 # Lists of one's own engine ----------------------------------------------------------------------
@@ -52,14 +70,14 @@ class DatedFolder(DatedLists):
     _: KW_ONLY
     data: ShopData
     source: Mapping[str, Any]  # the arguments of `open_lists`, which a `Refresh` has too
-    _last_read: dict[date, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+    _last_read: dict[Moment, pa.Table] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def log(self) -> Log:
         """The log, with ids of the lists' kinds."""
         return self.data.log
 
-    def find(self, instant: int, as_of: date, users: Any | None) -> pa.Table:
+    def find(self, instant: int, as_of: Moment, users: Any | None) -> pa.Table:
         """Return the newest lists whose engine saw nothing after an instant.
 
         Args:
@@ -87,77 +105,93 @@ class DatedFolder(DatedLists):
             )
         return kept
 
-    def require_lists(self, as_of: date, recent_days: int) -> None:
+    def require_lists(self, as_of: Moment, length: int) -> None:
         """Refuse a date without lists made before its recent window."""
         try:
-            window = Window.before(as_of, recent_days, self.log.tz)
+            window = Window.before(as_of, length, self.log.tz)
             self.require_before(window.start, as_of)
         except RefusedError as error:
             raise DataError(f"date={as_of}: {error}") from error
 
     def recent_dates(
-        self, recent_days: int, test_days: int, every: int, weeks: int = WEEKS
-    ) -> list[date]:
+        self, length: int, test: int | None = None, every: int | None = None
+    ) -> list[Moment]:
         """Return the dates of the last weeks that lists and log cover, in order.
 
         A date has lists made right before it and lists made before its recent window, and the log
-        has all days of its test.
+        has all of its test. With windows shorter than a day dates are times of the last day.
 
         Args:
-            recent_days: days of the recent window before a date.
-            test_days: days of the test, starting on a date.
-            every: fewest days between two dates.
-            weeks: weeks back from the newest date.
+            length: of the recent window before a date.
+            test: length of the test, starting on a date; None for the default.
+            every: shortest time between two dates; None for a week, or two hours.
 
         Raises:
             DataError: there is no such date.
         """
-        found: list[date] = []
-        for day in self.first_days(log_days(self.log)[1] - timedelta(test_days - 1)):
-            if found and day <= found[0] - timedelta(weeks * 7):
+        test, short = test or default_test(length), length < DAY
+        every = every or (_SHORT_EVERY if short else _EVERY)
+        step, back = (timedelta(microseconds=n) for n in (every, _SHORT_BACK if short else _BACK))
+        found: list[Moment] = []
+        for day in self._times(test, every) if short else self._days(test):
+            if found and day <= found[0] - back:
                 break
-            if found and day > found[-1] - timedelta(every):
+            if found and day > found[-1] - step:
                 continue
-            if self._can_be_judged(day, recent_days, test_days):
+            if self._can_be_judged(day, length, test):
                 found.append(day)
-        return self._in_order(found, "date to judge", recent_days, f"{test_days} days from it on")
+        return self._in_order(found, "date to judge", length, f"{spoken_duration(test)} from it on")
 
-    def mornings(self, most: int, recent_days: int) -> list[date]:
+    def _days(self, test: int) -> Iterator[Moment]:
+        """Yield the days on which lists can first be shown and judged, newest first."""
+        return self.first_days(log_days(self.log)[1] - timedelta(days=-(-test // DAY) - 1))
+
+    def _times(self, test: int, apart: int) -> Iterator[Moment]:
+        """Yield times that can be judged, newest first, until the log begins."""
+        times = event_times(self.log)
+        tick = tick_length(test)
+        last = (int(times[-1]) // tick + 1) * tick - test
+        return (Moment.at(at, self.log.tz) for at in range(last, int(times[0]), -apart))
+
+    def mornings(self, most: int, length: int, every: int) -> list[Moment]:
         """Return the last mornings with lists to re-rank and lists to learn from, in order.
 
-        The last of them is the one after the newest lists, or the log's last but one day.
+        The last of them is the one after the newest lists, or the log's last but one day; or a time
+        of day, if they are less than a day apart.
 
         Args:
             most: most mornings.
-            recent_days: length of the daily job's windows.
+            length: of the daily job's windows.
+            every: time between two mornings.
         """
-        last = log_days(self.log)[1] - timedelta(1)
-        day = next(self.first_days(last), None)
-        found: list[date] = []
-        while day is not None and len(found) < most and self._can_learn(day, recent_days):
+        days = self.first_days(log_days(self.log)[1] - timedelta(days=1))
+        day = next(days if every >= DAY else self._times(every, every), None)
+        found: list[Moment] = []
+        while day is not None and len(found) < most and self._can_learn(day, length):
             found.append(day)
-            day -= timedelta(1)
-        return self._in_order(found, "morning to replay", recent_days, "two days from it on")
+            day -= timedelta(microseconds=every)
+        return self._in_order(found, "morning to replay", length, "two days from it on")
 
-    def _can_be_judged(self, day: date, recent_days: int, test_days: int) -> bool:
+    def _can_be_judged(self, day: Moment, length: int, test: int) -> bool:
         try:
-            split_log(self.log, day, recent_days, test_days)
+            split_log(self.log, day, *map(duration_name, (length, test)))
         except DataError:  # nothing was bought
             return False
-        return self._can_learn(day, recent_days)
+        return self._can_learn(day, length)
 
-    def _can_learn(self, day: date, recent_days: int) -> bool:
-        window = Window.before(day, recent_days, self.log.tz)
+    def _can_learn(self, day: Moment, length: int) -> bool:
+        window = Window.before(day, length, self.log.tz)
         has_lists = self.newest_before(window.start, day) is not None
         return has_lists and window.history(self.log).num_rows > 0
 
-    def _in_order(self, found: list[date], what: str, recent_days: int, after: str) -> list[date]:
+    def _in_order(self, found: list[Moment], what: str, length: int, after: str) -> list[Moment]:
         if not found:
             listed, (first, last) = list(self.days), log_days(self.log)
             raise DataError(
                 f"{self.folder} ({listed[0]} to {listed[-1]}) and the events ({first} to "
-                f"{last}) leave no {what}: it needs lists made before it, lists made {recent_days} "
-                f"days earlier, and events of {after}; add older lists or newer events"
+                f"{last}) leave no {what}: it needs lists made before it, lists made "
+                f"{spoken_duration(length)} earlier, and events of {after}; add older lists or "
+                f"newer events"
             )
         return found[::-1]
 

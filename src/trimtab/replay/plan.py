@@ -5,11 +5,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from trimtab.checks import METRICS, MOST_DAYS, require_choice, require_k, require_whole
+from trimtab.checks import METRICS, require_choice, require_k, require_whole
 from trimtab.datasets.shop_logs import load_complete_journey, load_gift_shop
 from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
 from trimtab.errors import SettingError, StoreError
@@ -26,15 +25,15 @@ from trimtab.replay.rivals import (
     require_settings,
     standard_methods,
 )
-from trimtab.replay.windows import WINDOWS, rolling_dates
+from trimtab.replay.windows import LENGTH, WINDOWS, default_test, rolling_dates
 from trimtab.tables.columns import ITEM
 from trimtab.tables.log import Log, read_log
 from trimtab.tables.places import is_address
-from trimtab.tables.times import read_day
+from trimtab.tables.times import Moment, duration_name, read_day, read_duration
 
 GIFT_SHOP, COMPLETE_JOURNEY = "gift-shop", "complete-journey"
 NAMED_LOGS = {GIFT_SHOP: load_gift_shop, COMPLETE_JOURNEY: load_complete_journey}
-EVERY = 7  # days between two dates
+EVERY = "7d"  # between two dates
 ENGINES: Mapping[str, type[Engine]] = {
     "markov": Markov,
     "factorization": Factorization,
@@ -58,15 +57,16 @@ class Plan:
         metrics: metrics to learn for and to evaluate lists with.
         k: number of slots.
         n_listed: length of the engines' lists; supplied lists are as long as they are.
-        recent_days: days of the recent window before a date.
+        window: length of the recent window before a date, like "3d" or "6h".
         windows: most windows of that length that the default and the reranker learn from: the
-            recent one and those right before it, as far as the log goes back.
-        test_days: days of the test, starting on a date.
+            recent one and those before it, as far as the log goes back.
+        test: length of the test, starting on a date; by default a week, or the window if that is
+            shorter than a day.
         training_windows: days to train each engine on, in addition to all events.
         n_draws: number of bootstrap samples.
     """
 
-    dates: tuple[date, ...]
+    dates: tuple[Moment, ...]
     engines: Mapping[str, ListMaker]
     methods: tuple[Method, ...] = tuple(
         method for kind in DEFAULT_METHODS for method in standard_methods(kind)
@@ -75,9 +75,9 @@ class Plan:
     metrics: tuple[str, ...] = METRICS
     k: int = 10
     n_listed: int = 50
-    recent_days: int = 3
+    window: str = LENGTH
     windows: int = 3
-    test_days: int = 7
+    test: str | None = None
     training_windows: tuple[int, ...] = ()
     n_draws: int = 1000
 
@@ -85,8 +85,10 @@ class Plan:
         require_k(self.k)
         if isinstance(self.n_listed, int) and self.n_listed < self.k and not self.is_of_lists:
             raise SettingError(f"n_listed={self.n_listed}: must be at least k={self.k}")
-        for name in ("n_listed", "recent_days", "windows", "test_days", "n_draws"):
+        for name in ("n_listed", "windows", "n_draws"):
             require_whole(name, getattr(self, name), 1)
+        test = default_test(self.length) if self.test is None else read_duration("test", self.test)
+        object.__setattr__(self, "test", duration_name(test))
         for metric in self.metrics:
             require_choice("metrics", metric, METRICS)
         for days in self.training_windows:
@@ -97,6 +99,11 @@ class Plan:
         if not self.methods or self.methods[0].kind != BASELINE:
             raise SettingError(f"methods must begin with kind '{BASELINE}', the engine alone")
         self._require_trainable()
+
+    @property
+    def length(self) -> int:
+        """The length of a window, in microseconds."""
+        return read_duration("window", self.window)
 
     @property
     def is_of_lists(self) -> bool:
@@ -115,7 +122,7 @@ class Plan:
             )
 
 
-_NUMBERS = ("k", "n_listed", "recent_days", "windows", "test_days", "n_draws")
+_NUMBERS = ("k", "n_listed", "window", "windows", "test", "n_draws")
 _LISTS = ("dates", "engines", "methods", "baselines", "metrics", "training_windows")
 _OTHERS = ("log", "tz", "items", "lists", "columns", "first", "last", "every")
 _TABLES = ("engine", "method")
@@ -176,7 +183,7 @@ def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
 
     Args:
         settings: of a TOML file; those of engines are refused. Without dates, one date a week
-            (`every` days) in the last weeks that the lists cover.
+            (`every`) in the last weeks that the lists cover.
         folder: the lists, and the log.
     """
     for refused in ("engines", "engine", "baselines", "training_windows", "n_listed"):
@@ -186,16 +193,14 @@ def plan_lists(settings: Mapping[str, Any], folder: DatedFolder) -> Plan:
                 f"engine has made; drop one of them"
             )
     own = {"metrics": ["ndcg"], "windows": WINDOWS, **settings}
-    days = {"recent_days": Plan.recent_days, "test_days": Plan.test_days, "every": EVERY}
-    days |= {name: settings[name] for name in days if name in settings}
-    for name, value in days.items():
-        require_whole(name, value, 1, MOST_DAYS)
+    window = read_duration("window", settings.get("window", LENGTH))
     if any(name in settings for name in ("dates", "first", "last")):
         dates = _dates(settings)
         for day in dates:
-            folder.require_lists(day, days["recent_days"])
+            folder.require_lists(day, window)
     else:
-        dates = tuple(folder.recent_dates(**days))
+        given = {n: read_duration(n, settings[n]) for n in ("test", "every") if n in settings}
+        dates = tuple(folder.recent_dates(window, **given))
     return Plan(dates=dates, engines={folder.name: folder}, **_options(own, LISTS_METHODS))
 
 
@@ -206,13 +211,13 @@ def _list(settings: Mapping[str, Any], name: str, default: Sequence[str] = ()) -
     return value
 
 
-def _dates(settings: Mapping[str, Any]) -> tuple[date, ...]:
+def _dates(settings: Mapping[str, Any]) -> tuple[Moment, ...]:
     if "dates" in settings:
         return tuple(dict.fromkeys(read_day("dates", day) for day in _list(settings, "dates")))
     if "first" in settings and "last" in settings:
         every = settings.get("every", EVERY)
         return tuple(rolling_dates(settings["first"], settings["last"], every))
-    raise SettingError("dates is missing: give dates, or both first and last (and every, in days)")
+    raise SettingError("dates is missing: give dates, or both first and last (and every, like 7d)")
 
 
 def _options(settings: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:

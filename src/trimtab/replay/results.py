@@ -87,7 +87,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 class Results:
     """The tables of a backtest, and facts about the log and the plan.
 
-    `about` holds `log`, `tz`, `k`, `n_listed`, `recent_days`, `windows`, `test_days`, `n_users`,
+    `about` holds `log`, `tz`, `k`, `n_listed`, `window`, `windows`, `test`, `n_users`,
     `n_items`, `n_events`, `first_day`, `last_day`, `version`; results of earlier versions may lack
     some of them. `engines` and `methods` hold the settings of each by name.
     """

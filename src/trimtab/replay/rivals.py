@@ -28,7 +28,7 @@ from trimtab.replay.results import BASELINE
 from trimtab.replay.training import Learner
 from trimtab.replay.windows import rows_of_users
 from trimtab.tables.columns import ITEM, SCORE, TIMESTAMP, USER, read_frame, with_column
-from trimtab.tables.times import DAY, microseconds
+from trimtab.tables.times import DAY, duration_name, microseconds
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _PRIOR_LISTS = 10
@@ -198,7 +198,8 @@ class Method:
 
         Only what can tell windows apart learns from earlier ones.
         """
-        learner, training = self._learner(case.k, metric), case.training
+        window = duration_name(case.split.window.length)
+        learner, training = self._learner(case.k, metric, window), case.training
         if not learner.biases.is_hierarchy:
             training = training.newest_window
         with warnings.catch_warnings():  # the backtest itself shows whether it helps
@@ -221,8 +222,8 @@ class Method:
             return case.lists
         return RIVALS[self.kind](case, **self.settings)
 
-    def _learner(self, k: int, metric: str) -> Learner:
-        return LEARNERS[self.kind](k=k, metric=metric, **self.settings)
+    def _learner(self, k: int, metric: str, window: str | None = None) -> Learner:
+        return LEARNERS[self.kind](k=k, metric=metric, window=window, **self.settings)
 
 
 def require_settings(

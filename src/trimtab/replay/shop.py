@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, datetime
 from itertools import compress
 from pathlib import Path
 
@@ -30,9 +30,9 @@ from trimtab.tables.columns import (
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.places import Place, as_place, mask_passwords, without_password
-from trimtab.tables.times import as_utc, day_start, microseconds, require_zone
+from trimtab.tables.times import DAY, Moment, as_utc, instant_of, local_day, microseconds
 
-END = date(9999, 1, 1)  # all events of a log are before it
+END = Moment(9999, 1, 1)  # all events of a log are before it
 _ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
 _POSTGRES = ("postgresql", "postgres")
 _DUCKDB = "duckdb"
@@ -45,12 +45,12 @@ class ShopData:
     """The log of events before a day, and the items."""
 
     log: Log
-    as_of: date
+    as_of: Moment
     items: pa.Table | None  # as given
     from_csv: frozenset[str]  # which of events, items and limits: numbers in CSV may be text ids
     limits: Mapping[str, pa.Table | None] = field(default_factory=dict)  # as for `Model.rank`
 
-    def before(self, day: date) -> ShopData:
+    def before(self, day: Moment) -> ShopData:
         """Return what was known before a day."""
         log = self.log
         known = Window.of(day, 1, log.tz).history(log)
@@ -85,9 +85,19 @@ class ShopData:
 
 def read_shop_data(
     events: str | Path, query: str | None, tz: str | None, items: str | Path | None,
-    as_of: date | None, columns: ColumnMap | None = None,
+    as_of: Moment | None, columns: ColumnMap | None = None, tick: int = DAY,
 ) -> ShopData:  # fmt: skip
-    """Read the events before a day (today if None) and the items."""
+    """Read the events before a moment and the items.
+
+    Args:
+        events: a file, a folder or a database.
+        query: SQL for a database.
+        tz: the shop's time zone, if timestamps have none.
+        items: file of items.
+        as_of: the moment; None for today, or now.
+        columns: names of columns in the files.
+        tick: a day if None is today; otherwise what the present time is rounded down to.
+    """
     names = ColumnMap.of(columns)
     sales = _read_events(events, query, tz, names)
     catalogue = None if items is None else read_table(items, columns=names)
@@ -100,8 +110,10 @@ def read_shop_data(
     stamps, zone = as_utc(sales[TIMESTAMP], tz, name=own.get(TIMESTAMP, TIMESTAMP))
     # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
     sales = with_column(sales, TIMESTAMP, stamps)
-    day = datetime.now(require_zone(zone)).date() if as_of is None else as_of
-    known = sales.filter(pa.array(microseconds(stamps) < day_start(day, zone)))
+    now = instant_of(datetime.now(UTC))
+    present = local_day(now, zone) if tick == DAY else Moment.at(now // tick * tick, zone)
+    day = present if as_of is None else as_of
+    known = sales.filter(pa.array(microseconds(stamps) < day.instant(zone)))
     if known.num_rows == 0:
         raise DataError(
             f"events has {sales.num_rows} rows, none of them before {day} ({zone}); check as_of=, "

@@ -17,7 +17,6 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +38,7 @@ from trimtab.replay.windows import HOLE, Window, event_times, find_holes, rows_o
 from trimtab.tables.columns import CATEGORY, ITEM, TIMESTAMP, USER, WEIGHT, WINDOW
 from trimtab.tables.log import Log
 from trimtab.tables.rows import Rows, TableRows
-from trimtab.tables.times import as_datetime, microseconds
+from trimtab.tables.times import Moment, as_datetime, microseconds
 
 Learner = BiasLearner | RerankLearner
 _FAR_MORE = 2.0  # times the highest odds of honest lists
@@ -55,7 +54,7 @@ class Training:
     bought: Sequence[pa.Table]  # by window
     history: pa.Table  # events before the newest window
     catalogue: pa.Table | None
-    days: Sequence[date] = ()  # none if the lists were made by an engine
+    days: Sequence[Moment] = ()  # none if the lists were made by an engine
 
     @staticmethod
     def of(windows: Sequence[Window], recs: Sequence[DayLists], log: Log) -> Training:
@@ -162,7 +161,7 @@ def read_training(
 
 def _choose_lists(
     lists: DatedLists, data: ShopData, windows: Sequence[Window]
-) -> list[tuple[Window, date]]:
+) -> list[tuple[Window, Moment]]:
     """Return each window that has lists, with the newest day whose lists were made before it.
 
     Earlier windows with a hole are left out, with a warning.
@@ -203,7 +202,7 @@ class ListedShare(NamedTuple):
 
 
 def leave_out_leaked(
-    log: Log, chosen: Sequence[tuple[Window, date]], recs: Sequence[pa.Table]
+    log: Log, chosen: Sequence[tuple[Window, Moment]], recs: Sequence[pa.Table]
 ) -> list[int]:
     """Return the places of the windows to learn from: all but earlier ones with leaked lists.
 

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, TypeGuard
 
+from trimtab.tables.times import read_duration, spoken_duration
+
 NOTHING = "–"
 SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
@@ -122,6 +124,11 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def duration(length: str) -> str:
+    """Return '3 days' for '3d', '6 hours' or '15 minutes'; 'day' for one."""
+    return spoken_duration(read_duration("length", length)).removeprefix("1 ")
+
+
 def day(text: str) -> str:
     """Return '1 Nov 2017' for '2017-11-01'; any other text unchanged."""
     try:
@@ -144,8 +151,8 @@ def capitalize(text: str) -> str:
 # Templates --------------------------------------------------------------------------------------
 
 _FILTERS = (
-    bare_percent, capitalize, compact, count, counted, day, decimal, is_number, join_words,
-    metric_name, percent, points,
+    bare_percent, capitalize, compact, count, counted, day, decimal, duration, is_number,
+    join_words, metric_name, percent, points,
 )  # fmt: skip
 
 

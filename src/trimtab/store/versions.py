@@ -53,7 +53,9 @@ _POLL_SECONDS = 0.002  # locks that are waited for are held for milliseconds
 _REMEDY = "read the store again, roll back to another version, or refresh"
 _Used = TypeVar("_Used")
 
-_Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+_Day = Annotated[  # or a time of one
+    str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2})?\Z")
+]
 # In the folder or below it: no absolute path, no drive, and no part that is "..".
 _FileName = Annotated[
     str, msgspec.Meta(pattern=r"^(?![/\\]|.*[\0\n\r:]|(.*[/\\])?\.{1,2}([/\\]|\Z)).+\Z")

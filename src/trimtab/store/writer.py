@@ -90,7 +90,7 @@ class Writer:
 
     def _write(self, fill: Callable[[Path], None], manifest: Mapping[str, Any]) -> dict[str, Any]:
         number = self._pointer()["last"] + 1
-        name = f"{number:06}-{manifest['as_of']}"
+        name = f"{number:06}-{manifest['as_of']}".replace(":", "-")
         with self.temporary_folder() as staging:
             fill(staging)
             files = {

@@ -26,7 +26,8 @@ from trimtab.tables.vocabulary import as_read_only, is_text
 
 DAY = 86_400_000_000  # microseconds
 _TICKS = 12  # of a window shorter than a day
-_UNITS = {"d": DAY, "h": DAY // 24, "min": DAY // 1440}
+HOUR = DAY // 24
+_UNITS = {"d": DAY, "h": HOUR, "min": HOUR // 60}
 _DURATION = re.compile(r"(\d{1,6})(d|h|min)")
 _CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows
 _STORED = pa.timestamp("us", tz="UTC")
@@ -120,24 +121,45 @@ def microseconds(column: pa.ChunkedArray) -> Ints:
     return as_read_only(column.cast(_STORED, safe=False).cast(pa.int64()))
 
 
-def day_start(day: date, tz: str) -> int:
-    """Return when a day begins in a time zone, in microseconds since 1970."""
-    return instant_of(datetime.combine(day, time(0), require_zone(tz)))
+class Moment(datetime):
+    """What the shop's clock shows, without a zone: a day is its midnight, and is said as a day."""
+
+    @staticmethod
+    def of(moment: date) -> Moment:
+        """Return a day, or a time of the shop's clock, as a moment."""
+        shown = moment if isinstance(moment, datetime) else datetime.combine(moment, time(0))
+        return Moment.combine(shown.date(), shown.time())
+
+    @staticmethod
+    def at(instant: int, tz: str) -> Moment:
+        """Return what the shop's clock shows at an instant."""
+        return Moment.of(as_datetime(instant).astimezone(require_zone(tz)).replace(tzinfo=None))
+
+    def instant(self, tz: str) -> int:
+        """Return when it is in a time zone, in microseconds since 1970."""
+        return instant_of(self.replace(tzinfo=require_zone(tz)))
+
+    def __str__(self) -> str:
+        return self.strftime("%Y-%m-%d" if self.time() == time(0) else "%Y-%m-%dT%H:%M")
 
 
-def local_day(instant: int, tz: str) -> date:
+def local_day(instant: int, tz: str) -> Moment:
     """Return the day of an instant in a time zone."""
-    return as_datetime(instant).astimezone(require_zone(tz)).date()
+    return Moment.of(Moment.at(instant, tz).date())
 
 
-def read_day(name: str, value: Any) -> date:
-    """Return a day given as a date or as text like 2017-11-01."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
-    try:
-        return date.fromisoformat(value)
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{name}={value!r}: must be a day like 2017-11-01") from error
+def read_day(name: str, value: Any) -> Moment:
+    """Return a day, or a time of the shop's clock, given as such or as text like 2017-11-01T14:00.
+
+    An instant with a zone is no time of the shop's clock.
+    """
+    moment = read_moment(value)
+    if moment is None or moment.tzinfo is not None or (moment.second or moment.microsecond):
+        raise SettingError(
+            f"{name}={value!r}: must be a day like 2017-11-01, or a time of the shop's clock like "
+            f"2017-11-01T14:00"
+        )
+    return Moment.of(moment)
 
 
 def read_instant(name: str, value: Any) -> int:
@@ -195,6 +217,13 @@ def duration_name(length: int) -> str:
     """Return a length of time as text like 3d, 6h or 15min."""
     unit = next(unit for unit, size in _UNITS.items() if length % size == 0)
     return f"{length // _UNITS[unit]}{unit}"
+
+
+def spoken_duration(length: int) -> str:
+    """Return a length of time in words, like 3 days, 6 hours or 1 minute."""
+    unit = next(unit for unit, size in _UNITS.items() if length % size == 0)
+    n, word = length // _UNITS[unit], {"d": "day", "h": "hour", "min": "minute"}[unit]
+    return f"{n} {word}{'' if n == 1 else 's'}"
 
 
 def tick_length(window: int) -> int:
