@@ -95,7 +95,16 @@ def test_history_judges_the_hour_that_follows(fast: Shop, tmp_path: Path):
 
 def test_a_backtest_over_the_hours_of_a_day(fast: Shop, tmp_path: Path):
     ran = run_in_process(
-        "backtest", *own(fast), "--test", "2h", "--method", "bias", "--out", tmp_path
+        "backtest",
+        *own(fast),
+        "--test",
+        "2h",
+        "--method",
+        "bias",
+        "--method",
+        "bestsellers",
+        "--out",
+        tmp_path,
     )
     assert ran.returncode == 0, ran.stderr
     found = pq.read_table(tmp_path / "results.parquet").to_pylist()
@@ -105,6 +114,9 @@ def test_a_backtest_over_the_hours_of_a_day(fast: Shop, tmp_path: Path):
     assert len(dates) > 6
     lifts = [row["lift"] for row in found if row["method"] == "default"]
     assert sum(lifts) / len(lifts) > 0.02
+    assert {row["method"] for row in found} == {
+        "long", "default", "bestsellers-twelfth", "bestsellers-quarter", "bestsellers-window",
+    }  # fmt: skip
     assert "2 hours from it on" in (tmp_path / "report.html").read_text()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Callable, Iterator
-from datetime import date
 from pathlib import Path
 
 import fsspec
@@ -19,6 +18,7 @@ from trimtab.errors import StoreError
 from trimtab.replay.dated_lists import find_lists
 from trimtab.tables.files import read_table, read_tables, write_table
 from trimtab.tables.places import as_place, is_address
+from trimtab.tables.times import Moment
 
 EVENTS = b"user_id;item_id;timestamp\n007;x;1782982800\n8;y;1782982900\n"
 Locate = Callable[..., str]
@@ -87,9 +87,9 @@ def test_an_address_may_be_a_path(locate):
 
 def test_dated_lists_at_an_address(locate):
     lists = find_lists(as_place(locate("shop/lists")), "UTC")
-    assert [*lists.days] == [date(2026, 1, 1), date(2026, 1, 2)]
-    assert lists.newest_before(1_767_312_000_000_000, date(2026, 1, 2)) == date(2026, 1, 1)
-    assert read_table(lists.days[date(2026, 1, 2)])["user_id"].to_pylist() == [1]
+    assert [*lists.days] == [Moment(2026, 1, 1), Moment(2026, 1, 2)]
+    assert lists.newest_before(1_767_312_000_000_000, Moment(2026, 1, 2)) == Moment(2026, 1, 1)
+    assert read_table(lists.days[Moment(2026, 1, 2)])["user_id"].to_pylist() == [1]
 
 
 MISSING = {

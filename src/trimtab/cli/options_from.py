@@ -20,7 +20,7 @@ _METAVARS = {  # of a help text that begins with one of these; otherwise the typ
     **{word: word.upper() for word in ("Folder", "File", "Share", "Date", "Days", "Table")},
     "Purchases": "FILE", "Time": "ZONE", "SQL": "SQL", "Names": "NAMES", "Rule": "RULE",
     "Column": "COLUMN", "Instant": "INSTANT", "Setting": "NAME=VALUE", "Address": "ADDRESS",
-    "Ratio": "RATIO", "Totals": "TOTALS",
+    "Ratio": "RATIO", "Totals": "TOTALS", "Length": "LENGTH", "Day": "TIME",
 }  # fmt: skip
 
 

@@ -228,9 +228,10 @@ def _options(settings: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any
             options[name] = tuple(dict.fromkeys(_list(settings, name)))
     names, methods = _list(settings, "methods", kinds), list[Method]()
     chosen = _read_chosen("method", names, settings.get("method", {}), KINDS)
+    window = read_duration("window", settings.get("window", LENGTH))
     for name, (kind, own) in {BASELINE: (BASELINE, {}), **chosen}.items():
         is_standard = name == kind and not own
-        methods += standard_methods(kind) if is_standard else [Method(name, kind, own)]
+        methods += standard_methods(kind, window) if is_standard else [Method(name, kind, own)]
     return {**options, "methods": tuple(methods)}
 
 

@@ -32,7 +32,7 @@ from trimtab.tables.times import DAY, duration_name, microseconds
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
 _PRIOR_LISTS = 10
-_RANGES = {"days": (0.01, MOST_DAYS), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
+_RANGES = {"days": (0.0001, MOST_DAYS), "factor": (0.0, 1e6), "gamma": (0.0, 100.0)}
 
 
 def truncate(case: Case, days: float = 14) -> Any:
@@ -162,7 +162,10 @@ TRAINING_KINDS = ("truncate", "decay")  # they train the engine with other setti
 DEFAULT_METHODS = tuple(kind for kind in KINDS if kind != "recent")
 LISTS_METHODS = tuple(kind for kind in KINDS if kind not in (*TRAINING_KINDS, PAPER))
 BEST_SELLERS = bestsellers.__name__
-SELLER_DAYS = (1, 3, 7)  # best sellers are judged with each, unless a plan sets the days
+# Best sellers are judged with each of these, unless a plan sets the days; or, where windows are
+# shorter than a day, with these shares of one.
+SELLER_DAYS = (1, 3, 7)
+_SELLER_SHARES = {"twelfth": 1 / 12, "quarter": 1 / 4, "window": 1.0}
 
 
 @dataclass(frozen=True)
@@ -248,8 +251,16 @@ def _settings_of(kind: str) -> Sequence[str]:
     return [own.name for own in fields(learner) if own.name not in ("k", "metric")]
 
 
-def standard_methods(kind: str) -> tuple[Method, ...]:
-    """Return the methods that stand for a kind unless a plan has settings for it."""
+def standard_methods(kind: str, window: int = DAY) -> tuple[Method, ...]:
+    """Return the methods that stand for a kind unless a plan has settings for it.
+
+    Args:
+        kind: of the methods.
+        window: length of the windows.
+    """
     if kind != BEST_SELLERS:
         return (Method(kind, kind),)
-    return tuple(Method(f"{kind}-{days}", kind, {"days": days}) for days in SELLER_DAYS)
+    days: dict[Any, float] = dict(zip(SELLER_DAYS, SELLER_DAYS, strict=True))
+    if window < DAY:
+        days = {name: share * window / DAY for name, share in _SELLER_SHARES.items()}
+    return tuple(Method(f"{kind}-{name}", kind, {"days": own}) for name, own in days.items())

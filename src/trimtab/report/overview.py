@@ -17,8 +17,11 @@ from trimtab.report import decision
 from trimtab.report.decision import DatedLift, Decision, Record
 from trimtab.report.page import Text, range_class
 from trimtab.report.words import METHODS, is_number, method_names, metric_name
+from trimtab.tables.times import DAY, HOUR
 
-SELLERS = tuple(method.name for method in standard_methods(BEST_SELLERS))
+SELLERS = tuple(
+    method.name for window in (DAY, HOUR) for method in standard_methods(BEST_SELLERS, window)
+)
 _OWN = ("default", "paper", RERANKER)  # kinds of Trimtab's methods, simplest first
 Row = dict[str, Any]
 Wanted = str | Collection[str]

@@ -36,7 +36,14 @@ _METHODS = {
         f"bestsellers-{n}": Name(
             f"best sellers, {days}", f"best sellers of the last {last} for everyone", "ink"
         )
-        for n, days, last in ((1, "1 day", "day"), (3, "3 days", "3 days"), (7, "7 days", "7 days"))
+        for n, days, last in (
+            (1, "1 day", "day"),
+            (3, "3 days", "3 days"),
+            (7, "7 days", "7 days"),
+            ("twelfth", "1/12 window", "twelfth of a window"),
+            ("quarter", "1/4 window", "quarter of a window"),
+            ("window", "1 window", "window"),
+        )
     },
     "paper": Name("bias, paper", "the bias with the paper's settings", "orange"),
     "default": Name("bias, default", "the bias with default settings", "blue"),
