@@ -78,7 +78,7 @@ def backtest(
         engine: Engine to test: markov, factorization, category, popularity, repeat, tifu-knn or
             module:name in Python. Repeatable.
         method: Method to compare: bias (default in plans and results), reranker, truncate, decay,
-            distrdiff, ratio, recent, bestsellers or paper. Repeatable.
+            distrdiff, ratio, recent, bestsellers, bestsellers_by_category or paper. Repeatable.
         metric: Metric to learn for and report: acc, map or ndcg; by default all, and ndcg with
             --lists. Repeatable.
         k: Slots per user; 10 unless the plan sets it.
