@@ -15,12 +15,13 @@ on Wednesdays and Saturdays; other rivals on the Wednesdays, and with --rivals-t
 
 Complete Journey with Markov, factorization, category and implicit's ALS; the 2010 online retailer,
 where its file is at hand, with Markov, factorization and ALS; both also with the user's own repeat
-purchases as an engine, and with ALS on events that lose half of their weight in 60 days. A log of
-films (user_id, item_id, timestamp in UTC), where nobody rates one twice and its file is at hand,
-with Markov and ALS that leave out what the user has, on 14 weeks. Biases are learned on windows of
-3 days (by the default and the Reranker on six of them) and judged on the next 7, k = 10. Every
-rival is tried at several settings, and the tables show the one that came out best *on the test
-dates themselves*; learners have one setting for all, and are judged by the metric they learned for.
+purchases as an engine, with ALS on events that lose half of their weight in 60 days, and with
+TIFU-KNN. A log of films (user_id, item_id, timestamp in UTC), where nobody rates one twice and its
+file is at hand, with Markov and ALS that leave out what the user has, on 14 weeks. Biases are
+learned on windows of 3 days (by the default and the Reranker on six of them) and judged on the next
+7, k = 10. Every rival is tried at several settings, and the tables show the one that came out best
+*on the test dates themselves*; learners have one setting for all, and are judged by the metric they
+learned for.
 Exits with status 2 when a package is missing.
 """
 

@@ -45,7 +45,7 @@ from rolling_parts import (
     refit,
 )
 from trimtab.datasets import Log, load_complete_journey, read_log
-from trimtab.engines import Category, Engine, Factorization, Markov, Repeat
+from trimtab.engines import Category, Engine, Factorization, Markov, Repeat, TifuKNN
 from trimtab.replay.outcome import Case
 from trimtab.replay.windows import Window, earlier_windows, split_log
 from trimtab.tables.columns import USER
@@ -137,11 +137,16 @@ def engines(log: Log) -> dict[str, Engine]:
 
 
 def all_engines(name: str, log: Log) -> dict[str, Engine]:
-    """Those of `engines`, and two that follow each user's own purchases; for films two others."""
+    """Those of `engines`, and three that follow users' own purchases; for films two others."""
     if name == FILMS:
         return {"markov": UnseenMarkov(), "als": UnseenALS()}
     decayed = ALS(decay_days=HALF_LIFE / math.log(2))
-    return {**engines(log), "repeat": Repeat(), f"als-half-life-{HALF_LIFE}": decayed}
+    return {
+        **engines(log),
+        "repeat": Repeat(),
+        f"als-half-life-{HALF_LIFE}": decayed,
+        "tifu-knn": TifuKNN(tz=log.tz),
+    }
 
 
 def parts_of(quick: bool) -> tuple[str, ...]:
@@ -185,7 +190,7 @@ def fill_cell(cell: Cell) -> float:
     begun = time.process_time()
     cell.folder.mkdir(parents=True, exist_ok=True)
     log = _logs[cell.log]
-    split = split_log(log, cell.day, RECENT_DAYS, TEST_DAYS)
+    split = split_log(log, cell.day, f"{RECENT_DAYS}d", f"{TEST_DAYS}d")
     earlier = earlier_windows(log, split, RECENT_DAYS * DAY, WINDOWS)
     engine = all_engines(cell.log, log)[cell.engine]
     folder = cell.folder.parent / f"lists-{cell.keys['lists']}"

@@ -14,7 +14,7 @@ import pytest
 
 from trimtab.datasets import generate_log
 from trimtab.datasets.generated_log import generate_items
-from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
+from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat, TifuKNN
 from trimtab.errors import DataError, SettingError, TrimtabError
 
 N_ITEMS = 60
@@ -44,6 +44,10 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "popularity, last week": lambda: Popularity(window_days=7),
     "repeat": Repeat,
     "repeat, decayed": lambda: Repeat(decay_days=20),
+    "tifu-knn": lambda: TifuKNN(n_neighbours=20),
+    "tifu-knn, decayed, last weeks": lambda: TifuKNN(
+        n_neighbours=20, decay_days=60, window_days=21
+    ),
 }
 GREETS_STRANGERS = ("popularity", "popularity, last week")
 
@@ -161,7 +165,7 @@ def test_an_engine_must_be_fitted_first_and_lengths_be_whole(name):
 
 
 def test_wrong_days_and_empty_windows_are_refused():
-    for kind in (Markov, Factorization, Popularity, Repeat):
+    for kind in (Markov, Factorization, Popularity, Repeat, TifuKNN):
         for setting in ("window_days", "decay_days"):
             for value in (0, -3, float("nan"), "week"):
                 with pytest.raises(SettingError, match=f"{setting}="):
@@ -182,7 +186,7 @@ def test_users_get_items_of_their_own_colour():
     parity = pa.table({"item_id": np.arange(10), "category": ["even", "odd"] * 5})
     for engine in (
         Markov(min_support=1), Markov(order=2, min_support=1, pair_support=2),
-        Factorization(n_factors=2), Category(items=parity), Repeat(),
+        Factorization(n_factors=2), Category(items=parity), Repeat(), TifuKNN(n_neighbours=3),
     ):  # fmt: skip
         recs = engine.fit(pa.table(events), start + timedelta(days=3)).recommend(n=3)
         users, items = recs["user_id"].to_numpy(), recs["item_id"].to_numpy()

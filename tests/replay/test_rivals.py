@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from itertools import product
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from trimtab.datasets import generate_log, make_log
 from trimtab.engines import Category, Markov
 from trimtab.errors import DataError, SettingError
 from trimtab.replay import make_plan, split_log
+from trimtab.replay.judge import run_backtest
 from trimtab.replay.outcome import Case
 from trimtab.replay.plan import Plan
 from trimtab.replay.rivals import RIVALS, Method
@@ -86,7 +88,12 @@ def test_bad_input_is_refused():
 NOW = 100 * DAY
 
 
-def sell(items: list[int], k: int, has: tuple[list[int], list[int]] | None = None) -> dict:
+def sell(
+    items: list[int],
+    k: int,
+    has: tuple[list[int], list[int]] | None = None,
+    categories: dict[int, str] | None = None,
+) -> dict:
     """What users 1 and 2 are shown if these items were bought, the last day before `NOW`."""
     users, owned = ([], []) if has is None else has
     times = [NOW - 9 * DAY] * len(users) + [NOW - DAY] * len(items)
@@ -99,9 +106,14 @@ def sell(items: list[int], k: int, has: tuple[list[int], list[int]] | None = Non
     )
     lists = pa.table({"user_id": [2, 1, 1], "item_id": [50, 50, 51], "score": [1.0, 2.0, 1.0]})
     case = SimpleNamespace(lists=lists, k=k, split=split, lists_hold_own=has is None)
+    kind = "bestsellers"
+    if categories is not None:
+        kind = "bestsellers_by_category"
+        catalogue = pa.table({"item_id": [*categories], "category": [*categories.values()]})
+        case.log = SimpleNamespace(catalogue=lambda: catalogue)
     found: dict[int, list[int]] = {}
     last = {1: np.inf, 2: np.inf}
-    for row in RIVALS["bestsellers"](case).to_pylist():
+    for row in RIVALS[kind](case).to_pylist():
         found.setdefault(row["user_id"], []).append(row["item_id"])
         assert row["score"] == items.count(row["item_id"]) <= last[row["user_id"]]
         last[row["user_id"]] = row["score"]
@@ -127,6 +139,45 @@ def test_what_was_bought_most_by_hand():
         ranked = rank_by_hand(sold)
         wanted = {u: [item for item in ranked if item not in items[users == u]][:k] for u in (1, 2)}
         assert sell(sold, k, (users.tolist(), items.tolist())) == wanted
+
+
+def test_what_was_bought_most_in_the_users_categories():
+    sold = [9, 8, 9, 7, 6, 8, 9]  # 9: 3, 8: 2, 6 and 7: 1
+    groups = {6: "a", 9: "a", 7: "b", 8: "b", 5: "b"}
+    has = [1, 2], [5, 9]  # a category each; user 2 has 9 already
+    assert sell(sold, 3, has, groups) == {1: [8, 7], 2: [6]}
+    assert sell(sold, 1, has, groups) == {1: [8], 2: [6]}
+    assert sell(sold, 3, ([1], [4]), groups) == {}  # item 4 has no category, like no item sold
+    assert sell(sold, 3, ([1], [4]), {6: "a", 9: "a"}) == {1: [8, 7]}
+    random = np.random.default_rng(1)
+    for k in (1, 3, 10):
+        sold = random.integers(0, 12, 30).tolist()
+        users, items = random.integers(0, 8, 20), random.integers(0, 15, 20)
+        groups = {item: "abcd"[random.integers(4)] for item in range(14)}  # not 14
+        wanted = {}
+        for user in (1, 2):
+            own = {groups.get(item) for item in items[users == user]}
+            new = [item for item in rank_by_hand(sold) if item not in items[users == user]]
+            wanted[user] = [item for item in new if groups.get(item) in own][:k]
+        wanted = {user: shown for user, shown in wanted.items() if shown}
+        assert sell(sold, k, (users.tolist(), items.tolist()), groups) == wanted
+
+
+def test_best_sellers_by_category_need_categories_and_must_be_chosen(tmp_path):
+    """Judged where the log has categories; elsewhere they are skipped, with a sentence."""
+    kind = "bestsellers_by_category"
+    items = pa.table({"item_id": range(80), "category": [f"c{item % 5}" for item in range(80)]})
+    given = {"dates": ["2026-03-02"], "engines": ["popularity"], "metrics": ["ndcg"]}
+    assert kind not in [method.kind for method in make_plan(given, make_log(EVENTS)).methods]
+    for log, judged in ((make_log(EVENTS, items=items), True), (make_log(EVENTS), False)):
+        plan = make_plan({**given, "methods": [kind, "ratio"]}, log)
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            results = run_backtest(plan, log, tmp_path / str(judged))
+        said = [str(warning.message) for warning in caught]
+        methods = results.table("results")["method"].to_pylist()
+        assert methods == ["long", *([kind] if judged else []), "ratio"]
+        skipped = f"2026-03-02, engine popularity: {kind} is skipped: the log has no categories; "
+        assert any(text.startswith(skipped) for text in said) != judged
 
 
 def test_lists_that_never_hold_what_users_have_are_told_from_others():

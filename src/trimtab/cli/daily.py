@@ -107,8 +107,8 @@ def simulate(
     lists and log cover.
 
     Options:
-        engine: Engine to replay: markov (by default), factorization, category, popularity, repeat
-            or module:name in Python.
+        engine: Engine to replay: markov (by default), factorization, category, popularity,
+            repeat, tifu-knn or module:name in Python.
     """
     folder, days = Path(out), given.pop("days")
     source = {name: given.pop(name) for name in ("query", "tz", "items")}

@@ -75,10 +75,10 @@ def backtest(
         date: Date of the first day of a test, like 2017-11-01. Repeatable.
         first: Date of the first test of a series; needs --last.
         last: Date of the last test of a series; needs --first.
-        engine: Engine to test: markov, factorization, category, popularity, repeat or module:name
-            in Python. Repeatable.
+        engine: Engine to test: markov, factorization, category, popularity, repeat, tifu-knn or
+            module:name in Python. Repeatable.
         method: Method to compare: bias (default in plans and results), reranker, truncate, decay,
-            distrdiff, ratio, recent, bestsellers or paper. Repeatable.
+            distrdiff, ratio, recent, bestsellers, bestsellers_by_category or paper. Repeatable.
         metric: Metric to learn for and report: acc, map or ndcg; by default all, and ndcg with
             --lists. Repeatable.
         k: Slots per user; 10 unless the plan sets it.

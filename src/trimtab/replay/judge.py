@@ -261,14 +261,15 @@ class Cell:
 
     def _run_method(self, method: Method) -> None:
         """Evaluate one method, once per metric if it learns."""
-        if not method.learns:
-            self._step(method.name)
-            self._evaluated[method.name, ""] = self._evaluate(method.lists(self._case))
-            return
         reason = method.reason_to_skip(self._case)
         if reason is not None:
             where = f"{self.split.as_of}, engine {self.name}"
             warn(f"{where}: {method.name} is skipped: {reason}")
+        if not method.learns:
+            self._step(method.name)
+            if reason is None:
+                self._evaluated[method.name, ""] = self._evaluate(method.lists(self._case))
+            return
         for metric in self.plan.metrics:
             self._step(f"{method.name}, for {metric.upper()}")
             if reason is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trimtab.checks import METRICS, require_choice, require_k, require_whole
 from trimtab.datasets.shop_logs import load_complete_journey, load_gift_shop
-from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat
+from trimtab.engines import Category, Engine, Factorization, Markov, Popularity, Repeat, TifuKNN
 from trimtab.errors import SettingError, StoreError
 from trimtab.replay.outcome import DatedFolder
 from trimtab.replay.python_engines import OwnEngine, PythonEngine, is_engine_address
@@ -40,6 +40,7 @@ ENGINES: Mapping[str, type[Engine]] = {
     "category": Category,
     "popularity": Popularity,
     "repeat": Repeat,
+    "tifu-knn": TifuKNN,
 }
 Settings = Mapping[str, Mapping[str, Any]]
 ListMaker = Engine | OwnEngine | DatedFolder
@@ -249,10 +250,12 @@ def make_engines(
             continue
         allowed = [f.name for f in fields(ENGINES[kind]) if f.init and f.name != "items"]
         require_settings(f"engine {name}", kind, options, allowed)
-        own: dict[str, Any] = {"level": log.levels[-1]} if log.levels else {}
-        own["items"] = log.items.select([ITEM, *log.levels])
+        own: dict[str, Any] = {"tz": log.tz} if kind == "tifu-knn" else {}
+        if kind == "category":
+            own = {"level": log.levels[-1]} if log.levels else {}
+            own["items"] = log.items.select([ITEM, *log.levels])
         try:
-            engines[name] = ENGINES[kind](**({**own, **options} if kind == "category" else options))
+            engines[name] = ENGINES[kind](**{**own, **options})
         except SettingError as error:
             raise SettingError(f"engine {name}: {error}") from error
     return engines

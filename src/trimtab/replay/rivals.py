@@ -101,6 +101,25 @@ def bestsellers(case: Case, days: float = 3) -> Any:
 
     Ties go to the smaller id. If lists never hold what their users already have, that is left out.
     """
+    return _sell(case, days, lambda user, item: True)
+
+
+def bestsellers_by_category(case: Case, days: float = 3) -> Any:
+    """Return `bestsellers` of the categories that each user bought from before.
+
+    Items without a category form one category.
+    """
+    catalogue, liked = case.log.catalogue(), dict[Any, set[Any]]()
+    assert catalogue is not None  # see `reason_to_skip`
+    category_of = dict(zip(*(column.to_pylist() for column in catalogue.columns), strict=True))
+    mine = rows_of_users(case.split.known, case.lists)
+    for user, item in zip(mine[USER].to_pylist(), mine[ITEM].to_pylist(), strict=True):
+        liked.setdefault(user, set()).add(category_of.get(item))
+    return _sell(case, days, lambda user, item: category_of.get(item) in liked.get(user, ()))
+
+
+def _sell(case: Case, days: float, suits: Callable[[Any, Any], bool]) -> Any:
+    """Return the best sellers of the last days that suit each user."""
     known, since = case.split.known, case.split.test_from - round(days * DAY)
     sold = known.slice(np.searchsorted(microseconds(known[TIMESTAMP]), since))
     counts = sold[ITEM].value_counts()
@@ -115,7 +134,7 @@ def bestsellers(case: Case, days: float = 3) -> Any:
             has.setdefault(user, set()).add(item)
     every = list(enumerate(items))
     picked = [
-        list(islice((place for place, item in every if item not in has.get(user, ())), case.k))
+        list(islice((n for n, i in every if i not in has.get(user, ()) and suits(user, i)), case.k))
         for user in users.to_pylist()
     ]
     shown = ranked.take(pa.array(chain.from_iterable(picked), pa.int64()))
@@ -150,8 +169,11 @@ def _with_scores(lists: pa.Table, scores: Floats) -> pa.Table:
 # Methods ----------------------------------------------------------------------------------------
 
 RIVALS: Mapping[str, Callable[..., Any]] = {
-    rival.__name__: rival for rival in (truncate, decay, distrdiff, ratio, recent, bestsellers)
-}
+    rival.__name__: rival
+    for rival in (
+        truncate, decay, distrdiff, ratio, recent, bestsellers, bestsellers_by_category,
+    )
+}  # fmt: skip
 PAPER, DEFAULT, RERANKER = "paper", "default", "reranker"
 LEARNERS: Mapping[str, Callable[..., Learner]] = {
     PAPER: BiasLearner.paper, DEFAULT: BiasLearner, RERANKER: RerankLearner,
@@ -159,8 +181,9 @@ LEARNERS: Mapping[str, Callable[..., Learner]] = {
 LEARNING_KINDS = tuple(LEARNERS)
 KINDS = (BASELINE, *RIVALS, *LEARNERS)
 TRAINING_KINDS = ("truncate", "decay")  # they train the engine with other settings
-DEFAULT_METHODS = tuple(kind for kind in KINDS if kind != "recent")
-LISTS_METHODS = tuple(kind for kind in KINDS if kind not in (*TRAINING_KINDS, PAPER))
+BY_CATEGORY = bestsellers_by_category.__name__
+DEFAULT_METHODS = tuple(kind for kind in KINDS if kind not in ("recent", BY_CATEGORY))
+LISTS_METHODS = tuple(kind for kind in KINDS if kind not in (*TRAINING_KINDS, PAPER, BY_CATEGORY))
 BEST_SELLERS = bestsellers.__name__
 # Best sellers are judged with each of these, unless a plan sets the days; or, where windows are
 # shorter than a day, with these shares of one.
@@ -211,7 +234,9 @@ class Method:
         return model
 
     def reason_to_skip(self, case: Case) -> str | None:
-        """Return why it cannot learn from a case; None if it can."""
+        """Return why it cannot be used on a case; None if it can."""
+        if self.kind == BY_CATEGORY and not case.log.levels:
+            return "the log has no categories; give a table of items that has them"
         if not self.learns or self._learner(case.k, "ndcg").biases.unlisted == "never":
             return None
         lowest = min(pc.min(lists[SCORE]).as_py() for lists in (case.before, case.lists))
