@@ -15,20 +15,24 @@ import pytest
 
 from shops import AS_OF, TONIGHT, run_in_process
 from trimtab.daily.method_choice import ForecastOf, choose_method
+from trimtab.learn.held_out import lift_of, share_of
 from trimtab.store import Store
 
+W = 0.02 * 1.6448536269514722  # half a 90 % interval of this standard error
 pytestmark = pytest.mark.xdist_group("shop")
 
 
 def forecasts(**lifts: float | None) -> dict[str, ForecastOf]:
     """Forecasts with a standard error of 0.02."""
-    width = 0.02 * 1.6448536269514722
     return {
-        name: ForecastOf(None, None, None)
-        if lift is None
-        else ForecastOf(lift, lift - width, lift + width)
+        name: ForecastOf(None, None, None) if lift is None else ForecastOf(lift, lift - W, lift + W)
         for name, lift in lifts.items()
     }
+
+
+def by_share(**shares: float) -> dict[str, ForecastOf]:
+    """The same of shares of what is attained."""
+    return {name: ForecastOf(*map(lift_of, (s, s - W, s + W))) for name, s in shares.items()}
 
 
 def test_a_method_is_changed_only_for_a_clear_gain():
@@ -51,20 +55,24 @@ def test_a_method_is_changed_only_for_a_clear_gain():
 
 
 def test_the_forecast_of_the_chosen_allows_for_having_chosen():
-    """The larger of two draws with the same mean is 0.564 standard errors above it."""
+    """The larger of two draws with the same mean is 0.564 standard errors above it.
+
+    As shares of what is attained: of lifts near +1000 % too, nothing below 0 may be left.
+    """
     level = choose_method(forecasts(bias=0.5, reranker=0.5), None)
-    assert level.allowance == pytest.approx(0.02 * 0.5641896, rel=1e-6)
+    error = level.forecasts["bias"].error
+    assert error == pytest.approx(0.02 / 1.5**2, rel=0.01)
+    assert level.allowance == pytest.approx(error * 0.5641896, rel=1e-6)
     ahead = choose_method(forecasts(bias=0.5, reranker=0.53), None)
     assert 0 < ahead.allowance < level.allowance
     assert choose_method(forecasts(bias=0.5, reranker=0.9), None).allowance < 1e-9
     # "Change nothing" was an alternative, too.
-    assert choose_method(forecasts(bias=0.02), None).allowance == pytest.approx(
-        0.02 * 0.2419707, rel=1e-6
-    )
+    alone = choose_method(by_share(bias=0.02), None)
+    assert alone.allowance == pytest.approx(0.02 * 0.2419707, rel=1e-6)
     random = np.random.default_rng(0)
     draws = random.normal(0.5, 0.02, (4_000, 2))
-    told = [choose_method(forecasts(bias=a, reranker=b), None) for a, b in draws]
-    means = [max(own.forecasts[n].lift for n in own.forecasts) - own.allowance for own in told]
+    told = [choose_method(by_share(bias=one, reranker=other), None) for one, other in draws]
+    means = [max(own.forecasts[n].share for n in own.forecasts) - own.allowance for own in told]
     assert np.max(draws, axis=1).mean() > 0.51
     assert np.mean(means) == pytest.approx(0.5, abs=0.004)
 
@@ -84,7 +92,8 @@ def test_auto_publishes_the_best_and_says_why(shop):
     own = told["forecasts"][told["used"]]  # what it forecasts is lower
     assert told["allowance"] > 0
     found = [version.forecast[name] for name in ("forecast", "forecast_low", "forecast_high")]
-    expected = [own[name] - told["allowance"] for name in ("lift", "low", "high")]
+    shares = [share_of(own[name]) - told["allowance"] for name in ("lift", "low", "high")]
+    expected = [lift_of(share) for share in shares]
     assert found == pytest.approx(expected, abs=1e-12)
 
 

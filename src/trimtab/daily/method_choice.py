@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from trimtab.learn.held_out import lift_of, share_of
 from trimtab.models import Model
 from trimtab.models.model import WIDTH_90
 
@@ -18,18 +19,26 @@ NAMES_IN_BACKTESTS = {"default": BIAS}  # they mean the same here
 
 
 class ForecastOf(NamedTuple):
-    """The forecast of a method; None for each figure if it gains nothing."""
+    """The forecast of a method; None for each figure if it gains nothing.
+
+    Forecasts are compared as shares of what is attained, which stay stable over an engine near 0.
+    """
 
     lift: float | None
     low: float | None
     high: float | None
 
     @property
+    def share(self) -> float:
+        """The gain as a share of what is attained."""
+        return share_of(self.lift or 0.0)
+
+    @property
     def error(self) -> float:
-        """Its standard error."""
+        """The standard error of the share."""
         if self.low is None or self.high is None:
             return 0.0
-        return (self.high - self.low) / (2.0 * WIDTH_90)
+        return (share_of(self.high) - share_of(self.low)) / (2.0 * WIDTH_90)
 
 
 class Choice(NamedTuple):
@@ -41,7 +50,7 @@ class Choice(NamedTuple):
 
     @property
     def allowance(self) -> float:
-        """How much the forecast of the method chosen is too high because it was chosen.
+        """How much the share that the chosen method gains is too high because it was chosen.
 
         The larger of two estimates is too high by s·φ(d / s) in the mean if they lie d apart, with
         s the standard error of their difference. This is added up over what the method was ahead
@@ -56,7 +65,7 @@ class Choice(NamedTuple):
             if other is own or other.lift is None or other.lift > own.lift:
                 continue
             error = math.hypot(own.error, other.error)
-            total += error * NormalDist().pdf((own.lift - other.lift) / error) if error else 0.0
+            total += error * NormalDist().pdf((own.share - other.share) / error) if error else 0.0
         return total
 
     def describe(self) -> dict[str, Any]:
@@ -86,7 +95,7 @@ def choose_method(forecasts: Mapping[str, ForecastOf], served: str | None) -> Ch
         return Choice(best, f"{why} forecast, {lifts[best]:+.1%}", forecasts)
     higher = f"the forecast of {best}, {lifts[best]:+.1%}, is higher than that of {served},"
     error = f"{lifts[served]:+.1%}, used so far, by {{}} than its standard error"
-    if lifts[best] - lifts[served] > forecasts[served].error:
+    if forecasts[best].share - forecasts[served].share > forecasts[served].error:
         return Choice(best, f"{higher} {error.format('more')}", forecasts)
     return Choice(served, f"{higher} {error.format('less')}", forecasts)
 
@@ -116,9 +125,9 @@ def _lower_forecast(model: Any, by: float) -> Model:
     """Return a model whose forecasts are lower, as it was chosen for the highest."""
     summary = model.summary
     names = ("forecast", "forecast_low", "forecast_high")
-    lowered = {name: getattr(summary, name) - by for name in names}
+    lowered = {name: lift_of(share_of(getattr(summary, name)) - by) for name in names}
     at_strengths = {
-        strength: tuple(figure - float(strength) * by for figure in figures)
+        strength: tuple(lift_of(share_of(figure) - float(strength) * by) for figure in figures)
         for strength, figures in summary.forecast_by_strength.items()
     }
     changed = replace(summary, **lowered, forecast_by_strength=at_strengths)

@@ -243,7 +243,7 @@ class Forecast(NamedTuple):
     @property
     def lift(self) -> float:
         """The lift to expect."""
-        return _lift_of(self.share)
+        return lift_of(self.share)
 
     def is_clear(self, n_units: float = np.inf) -> bool:
         """Whether the 90 % interval of the gain lies above 0.
@@ -267,7 +267,7 @@ class Forecast(NamedTuple):
     def figures(self) -> list[float]:
         """The lift and the bounds of its 90 % interval."""
         width = WIDTH_90 * self.error
-        return [_lift_of(share) for share in (self.share, self.share - width, self.share + width)]
+        return [lift_of(share) for share in (self.share, self.share - width, self.share + width)]
 
     def interval(self) -> tuple[float | None, float | None, float | None]:
         """The lift and its 90 % interval; None for each if no clear gain can be told.
@@ -280,12 +280,12 @@ class Forecast(NamedTuple):
         return lift, low, high
 
 
-def _lift_of(share: float) -> float:
+def lift_of(share: float) -> float:
     """The lift by a gain that is a share of what is attained."""
     return share / (1.0 - min(share, _MOST)) if share > 0 else share
 
 
-def _share_of(lift: float) -> float:
+def share_of(lift: float) -> float:
     """The gain as a share of what is attained."""
     return lift / (1.0 + lift) if lift > 0 else lift
 
@@ -352,5 +352,5 @@ def forecast_lift(
         return Forecast(z_score, lifts.share, error, is_told=is_told)
     fading = shorter**persistence.fading * (1.0 if lifts.by_window else persistence.one_window)
     held_out = n_windows if lifts.by_window else 0
-    share = _share_of(fading * _lift_of(lifts.share))
+    share = share_of(fading * lift_of(lifts.share))
     return Forecast(z_score, share, error, held_out, _SHRINKAGE, is_told)

@@ -132,8 +132,8 @@ def counted(n: int, noun: str) -> str:
 
 
 def duration(length: str) -> str:
-    """Return '3 days' for '3d', '6 hours' or '15 minutes'; 'day' for one."""
-    return spoken_duration(read_duration("length", length)).removeprefix("1 ")
+    """Return '3 days' for '3d', '6 hours' or '15 minutes'."""
+    return spoken_duration(read_duration("length", length))
 
 
 def day(text: str) -> str:
