@@ -50,6 +50,7 @@ from trimtab.tables.times import as_datetime
 
 N_USERS, N_ITEMS, PURCHASES, DRIFT = 3_000, 600, 20.0, 0.3
 LAST_DAY, DAYS = 28, 3  # the date's place in the log; days of windows and tests
+WINDOW = f"{DAYS}d"
 START = date(2026, 1, 5)
 N_LISTED = 50
 N_TOP, TOP_RANKS = 6, (0, 20)
@@ -179,13 +180,13 @@ def make_shop(kind: str, strength: float, seed: int) -> Log:
 
 def make_cases(log: Log, engine: Engine, most: int = 3) -> dict[int, Case]:
     """The tables of a fit on one window, and on the last three."""
-    split = split_log(log, START + timedelta(LAST_DAY), DAYS, DAYS)
+    split = split_log(log, START + timedelta(LAST_DAY), WINDOW, WINDOW)
     tonight = engine.fit(split.known, as_datetime(split.test_from)).recommend(
         split.test["user_id"], N_LISTED
     )
     recs, recent = [], []
     for back in range(most):
-        window = split_log(log, split.as_of - timedelta(DAYS * back), DAYS, DAYS)
+        window = split_log(log, split.as_of - timedelta(DAYS * back), WINDOW, WINDOW)
         lists = engine.fit(window.train, as_datetime(window.recent_from)).recommend(n=N_LISTED)
         label = pa.scalar(str(window.as_of))
         for table, parts in ((lists, recs), (window.recent, recent)):

@@ -89,6 +89,7 @@ SAME_BYTES = (
     *("paper, acc", "paper, map", "paper, ndcg"),
     "default, windows, categories, weights",
     "reranker, windows, categories, weights",
+    "reranker, windows of an hour",
 )
 
 
