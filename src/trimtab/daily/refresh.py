@@ -115,8 +115,8 @@ class Refresh:
             out.
         finish_lists: publish the newest lists too, as the model ranks them. With the methods
             "reranker" and "auto" they always are.
-        keep: days to keep versions of; of a day that is published again, the last version is kept,
-            and the one that it replaced, to roll back to.
+        keep: days, or times of day, to keep versions of; of one that is published again, the last
+            version is kept, and the one that it replaced, to roll back to.
         duplicates: rule for a (user, item) pair listed twice: error, max, mean or sum.
         accept: checks to override (repeatable): guard, incomplete, older, different-lists,
             unknown-items, id-type or leaked-lists. With "guard" goes what the guard warns about,
