@@ -172,7 +172,7 @@ def by_date(ink: Mapping[str, str]) -> alt.LayerChart:
     return alt.layer(*drawn).properties(width=620, height=230, title=title)
 
 
-def staleness(ink: Mapping[str, str]) -> alt.HConcatChart:
+def staleness(ink: Mapping[str, str]) -> alt.VConcatChart:
     """The share of a fresh refresh's lift that is left, by its age, on two logs."""
     with STALENESS.open(newline="") as file:
         read = list(csv.DictReader(file))
@@ -187,7 +187,7 @@ def staleness(ink: Mapping[str, str]) -> alt.HConcatChart:
     ]
     words = "Lift, as a share of that of a fresh refresh"
     title = alt.Title(words, fontSize=14, anchor="start", offset=10)
-    return alt.hconcat(*panels, spacing=24).properties(title=title)
+    return alt.vconcat(*panels, spacing=14).properties(title=title)
 
 
 def _fading(
@@ -210,7 +210,7 @@ def _fading(
         dx=10, dy=-12, fontSize=12, fontWeight="bold", color=ink["ink"]
     )
     told = told.encode(text="told:N")
-    return alt.layer(line, told).properties(width=46 * len(rows), height=200)
+    return alt.layer(line, told).properties(width=WIDTH, height=150)
 
 
 def _age(age: float) -> str:
