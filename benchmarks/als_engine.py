@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.arrays import Lists, Sets, close_lists, pointers
-from trimtab.engines import Engine, Markov
+from trimtab.engines import Engine, Markov, Popularity
 from trimtab.engines.base import Events, gather_purchases
 from trimtab.metrics.per_user import rank_lists
 from trimtab.tables.lists import group_sets
@@ -83,3 +83,8 @@ class UnseenMarkov(_Unseen, Markov):
 @dataclass(kw_only=True)
 class UnseenALS(_Unseen, ALS):
     """implicit's ALS without what the user has, as with its `filter_already_liked_items`."""
+
+
+@dataclass(kw_only=True)
+class UnseenPopularity(_Unseen, Popularity):
+    """What sells most, without what the user has."""

@@ -1,7 +1,8 @@
-"""Draws pictures of the README and of how-it-works.md into docs/images, for light and dark screens.
+"""Draws pictures of the README and of pages into docs/images, for light and dark screens.
 
 `python docs/pictures.py`; needs altair and vl-convert (the extra "docs"). The dates of the
-README's picture come from `benchmarks/rolling.py --only-reranker --by-date`: gift shop, ALS.
+README's picture come from `benchmarks/rolling.py --only-reranker --by-date`: gift shop, ALS; the
+figures of staleness from `benchmarks/pace.py --staleness`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import altair as alt
 from trimtab.kernels.reference import Curve, Task, Unit, best_step, item_curve, objective
 
 FOLDER = Path(__file__).parent / "images"
-DATES = Path(__file__).parent / "figures" / "gift-shop-als.csv"
+DATES, STALENESS = (
+    Path(__file__).parent / "figures" / f"{name}.csv" for name in ("gift-shop-als", "staleness")
+)
 THEMES: Mapping[str, Mapping[str, str]] = {
     "": {"ink": "#1b1f24", "soft": "#57606a", "line": "#d5dae0", "ground": "#ffffff",
          "blue": "#0068ad", "orange": "#cc5500", "green": "#00825e", "ochre": "#8f6a00"},
@@ -169,6 +172,52 @@ def by_date(ink: Mapping[str, str]) -> alt.LayerChart:
     return alt.layer(*drawn).properties(width=620, height=230, title=title)
 
 
+def staleness(ink: Mapping[str, str]) -> alt.VConcatChart:
+    """The share of a fresh refresh's lift that is left, by its age, on two logs."""
+    with STALENESS.open(newline="") as file:
+        read = list(csv.DictReader(file))
+    panels = [
+        _fading([row for row in read if row["log"] == log], colour, unit, ink).properties(
+            title=alt.Title(title, fontSize=13, fontWeight="normal", anchor="start", offset=6)
+        )
+        for log, title, unit, colour in (
+            ("news", "News, windows of an hour", "hours", ink["blue"]),
+            ("gift shop", "A gift shop, windows of 3 days", "days", ink["green"]),
+        )
+    ]
+    words = "Lift, as a share of that of a fresh refresh"
+    title = alt.Title(words, fontSize=14, anchor="start", offset=10)
+    return alt.vconcat(*panels, spacing=14).properties(title=title)
+
+
+def _fading(
+    read: list[dict[str, str]], colour: str, unit: str, ink: Mapping[str, str]
+) -> alt.LayerChart:
+    """The lifts of one log over the first of them."""
+    each, fresh = {"hours": 1, "days": 24}[unit], float(read[0]["lift"])
+    rows = [
+        {"age": _age(float(row["hours"]) / each), "left": float(row["lift"]) / fresh}
+        for row in read
+    ]
+    x = alt.X("age:N", sort=None, title=f"{unit} since the last refresh")
+    y = alt.Y("left:Q", title=None, scale=alt.Scale(domain=(-0.1, 1.2), nice=False))
+    percent = "format(100 * datum.{}, '.0f') + '\u00a0%'".format
+    y = y.axis(labelExpr=percent("value"), values=[0, 0.25, 0.5, 0.75, 1])
+    chart = _chart(rows).encode(x=x.axis(labelAngle=0, grid=False), y=y)
+    point = alt.OverlayMarkDef(color=colour, size=45)
+    line = chart.mark_line(color=colour, strokeWidth=2.5, point=point)
+    told = chart.transform_calculate(told=percent("left")).mark_text(
+        dx=10, dy=-12, fontSize=12, fontWeight="bold", color=ink["ink"]
+    )
+    told = told.encode(text="told:N")
+    return alt.layer(line, told).properties(width=WIDTH, height=150)
+
+
+def _age(age: float) -> str:
+    """An age as a whole number, or as minutes where it is a part of an hour."""
+    return f"{60 * age:.0f} min" if 0 < age < 1 else f"{age:.0f}"
+
+
 def save(name: str, draw: Any) -> None:
     """One picture for each theme."""
     for suffix, ink in THEMES.items():
@@ -185,3 +234,4 @@ def save(name: str, draw: Any) -> None:
 if __name__ == "__main__":
     save("staircase", staircase)
     save("by-date", by_date)
+    save("staleness", staleness)
