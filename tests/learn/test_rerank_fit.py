@@ -10,7 +10,7 @@ from counted_tables import count
 from repeat_shop import RepeatShop
 from trimtab.learn.bias_fit import fit_biases
 from trimtab.learn.personal import PersonalFits, _add_up
-from trimtab.learn.personal_units import sample_units, widen_units
+from trimtab.learn.personal_units import Way, sample_units, widen_units
 from trimtab.models.widening import PRODUCTS, SOURCES
 
 
@@ -28,7 +28,7 @@ def learned():
 
 def test_at_no_length_it_ranks_by_the_biases(learned):
     fit, personal = learned
-    (score, *others), item_part, bought_part = _add_up(fit, personal._replace(length=0.0))
+    (score, *others), item_part, bought_part = _add_up(fit, personal._replace(way=Way(0.0)))
     assert score.value == fit.learned.score_coefficient
     assert not any(found.value for found in others)
     biases = fit.bias.bias / fit.shared.score_unit
@@ -39,7 +39,7 @@ def test_at_no_length_it_ranks_by_the_biases(learned):
 
 def test_at_full_length_it_is_the_choice_model(learned):
     fit, personal = learned
-    coefficients, item_part, bought_part = _add_up(fit, personal._replace(length=1.0))
+    coefficients, item_part, bought_part = _add_up(fit, personal._replace(way=Way(1.0)))
     assert [found.value for found in coefficients] == pytest.approx(personal.coefficients.beta)
     errors = np.sqrt(np.diag(personal.covariance))
     assert [found.error for found in coefficients] == pytest.approx(errors)
@@ -56,8 +56,19 @@ def test_at_full_length_it_is_the_choice_model(learned):
 
 def test_in_between_everything_is_mixed(learned):
     fit, personal = learned
-    ends = [_add_up(fit, personal._replace(length=length)) for length in (0.0, 0.25, 1.0)]
+    ends = [_add_up(fit, personal._replace(way=Way(length))) for length in (0.0, 0.25, 1.0)]
     values = [np.array([found.value for found in coefficients]) for coefficients, *_ in ends]
     item_parts, bought_parts = ([found[place] for found in ends] for place in (1, 2))
     for low, middle, high in (values, item_parts, bought_parts):
         assert middle == pytest.approx(0.75 * low + 0.25 * high)
+
+
+def test_on_the_way_to_popularity_items_are_ranked_by_what_sold_of_late(learned):
+    fit, personal = learned
+    now = fit.shared.histories.now["window"]
+    coefficients, item_part, bought_part = _add_up(fit, personal._replace(way=Way(1.0, 1.0)))
+    assert not any(found.value for found in coefficients)
+    assert not np.any(bought_part)
+    assert item_part == pytest.approx(np.log(2.0 * now + 1.0))  # 0 for what was not sold
+    ends = [_add_up(fit, personal._replace(way=Way(0.7, t)))[1] for t in (0.0, 0.25, 1.0)]
+    assert ends[1] == pytest.approx(0.75 * ends[0] + 0.25 * ends[2])

@@ -154,6 +154,17 @@ def make_features(table: Features, known: Known) -> dict[str, Floats]:
     return {name: feature(known) for name, needed, feature in table if needed in known}
 
 
+def popularity(known: Known) -> Floats:
+    """Log of the share of the latest sales, over that of an item that was not sold.
+
+    Of a window shorter than a day, its last third and its last twelfth count as much as all of it.
+    """
+    sold = [known[own] for own in ("window", *SHORT_HORIZONS) if own in known]
+    shares = [(_smooth_share(own), _HALF / (float(own.sum()) + _HALF * len(own))) for own in sold]
+    share, unsold = (sum(own) for own in zip(*shares, strict=True))
+    return np.log(share / unsold)
+
+
 # What all units share -----------------------------------------------------------------------------
 
 # The range of each feature over the entries that were learned from. The same range holds for

@@ -25,10 +25,12 @@ from trimtab.learn.choice_model import (
     fit_folds,
 )
 from trimtab.learn.counted import Counted
-from trimtab.learn.features import Shared
+from trimtab.learn.features import Shared, popularity
 from trimtab.learn.held_out import PERSONAL, TREND, Forecast, Lifts, forecasts_by_strength
 from trimtab.learn.personal_units import (
+    WHOLE_WAY,
     PersonalUnits,
+    Way,
     lists_hold_own,
     personal_units,
     sample_units,
@@ -47,13 +49,13 @@ _GAIN = 1.0  # standard errors by which a source of wider lists must gain
 
 
 class LearnedPersonal(NamedTuple):
-    """What was learned of users with purchases; a length of 0 means nothing."""
+    """What was learned of users with purchases; a way of length 0 means nothing."""
 
     n_units: int  # learned from
     lifts: dict[str, float]  # over the engine, held out: of biases, with terms, with each source
     forecast: Forecast  # of the lift over the engine, for all users
     by_strength: Mapping[str, list[float]]  # forecast and its interval
-    length: float = 0.0
+    way: Way = Way(0.0)
     sources: tuple[str, ...] = ()  # of wider lists
     coefficients: Coefficients | None = None
     covariance: Floats | None = None
@@ -109,7 +111,7 @@ def _pass_on(
     caught: list[warnings.WarningMessage], bias: ItemBias, personal: LearnedPersonal
 ) -> None:
     """Warn of biases that may not help, unless they are 0 and something else gains clearly."""
-    no_concern = personal.length > 0 and not np.any(bias.bias)
+    no_concern = personal.way.length > 0 and not np.any(bias.bias)
     for found in caught:
         if not issubclass(found.category, TrimtabWarning):
             warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
@@ -173,21 +175,22 @@ class PersonalFits:
             return self._shared.forecast(self._lifts(before, after), lasting)
 
         gained_length = self._length(units, folds)
-        gained = forecast(self._biases, self._after(units, folds, gained_length))
-        length = gained_length * gained.supported_share(n_units)
+        gained = forecast(self._biases, self._after(units, folds, Way(gained_length)))
+        way = Way(gained_length * gained.supported_share(n_units))
+        way = self._towards_popularity(units, folds, way)
 
         def at_strength(strength: float) -> Forecast:
-            values = units.values_at_strength(folds, length, strength)
+            values = units.values_at_strength(folds, way, strength)
             return forecast(self._engine, self._of_all(units, values, self._by_biases(strength)))
 
-        whole_lift = forecast(self._engine, self._after(units, folds, length))
-        if not (length and whole_lift.is_clear(n_units)):
+        whole_lift = forecast(self._engine, self._after(units, folds, way))
+        if not (way.length and whole_lift.is_clear(n_units)):
             return nothing_personal(self._fit, n_units, lifts)
         names = tuple(name for name, source in SOURCES.items() if source & chosen)
         covariance = coefficient_errors(units.choices(Subset()), whole)
         by_strength = forecasts_by_strength(whole_lift, at_strength)
         return LearnedPersonal(
-            n_units, lifts, whole_lift, by_strength, length, names, whole, covariance, units.shared
+            n_units, lifts, whole_lift, by_strength, way, names, whole, covariance, units.shared
         )
 
     def _fit_on(self, sources: int) -> tuple[PersonalUnits, list[Coefficients]]:
@@ -223,14 +226,24 @@ class PersonalFits:
     def _length(self, units: PersonalUnits, folds: list[Coefficients]) -> float:
         """How far to go: to the end, unless another length is clearly better."""
         best, _ = units.line(folds).best(1.0)
-        better = self._lifts(self._after(units, folds), self._after(units, folds, best))
+        better = self._lifts(self._after(units, folds), self._after(units, folds, Way(best)))
         return best if better.gain > CLEARLY * better.gain_error else 1.0
 
+    def _towards_popularity(self, units: PersonalUnits, folds: list[Coefficients], way: Way) -> Way:
+        """How far from there to what sold most of late: not at all unless that gains.
+
+        On a log where best sellers are hard to beat, what is shipped is not far below them.
+        """
+        best, _ = units.line_to_popularity(folds, way).best(0.0)
+        further = way._replace(to_popularity=min(best, 1.0))
+        gained = self._lifts(self._after(units, folds, way), self._after(units, folds, further))
+        return further if gained.gain > _GAIN * gained.gain_error else way
+
     def _after(
-        self, units: PersonalUnits, folds: list[Coefficients], length: float = 1.0
+        self, units: PersonalUnits, folds: list[Coefficients], way: Way = WHOLE_WAY
     ) -> Floats:
         """The metric of every sampled unit: by the choice model, or by biases for other users."""
-        return self._of_all(units, units.values(folds, length), self._biases)
+        return self._of_all(units, units.values(folds, way), self._biases)
 
     def _of_all(self, units: PersonalUnits, values: Floats, by_bias: Floats) -> Floats:
         """Values of every sampled unit; those of the units are given.
@@ -275,7 +288,8 @@ def build_reranker(
         k=fit.shared.k,
         n_windows=fit.shared.n_windows,
         n_users=personal.n_units,
-        kept=personal.length,
+        kept=personal.way.length,
+        to_popularity=personal.way.to_popularity,
         sources=personal.sources,
         forecast=lift,
         forecast_low=low,
@@ -312,12 +326,17 @@ def _add_up(
     names, now = personal.shared.tonight()
     kinds = dict.fromkeys(names, "item") | dict.fromkeys((*TERMS, *PRODUCTS), "personal")
     kinds = {"score": "score"} | kinds | dict.fromkeys(personal.sources, "added")
-    length, engine = personal.length, fit.learned.score_coefficient
+    (length, to_popularity), engine = personal.way, fit.learned.score_coefficient
     values = length * personal.coefficients.beta
     trend = (fit.shared.centre(now) * values[1 : 1 + len(names)]).sum(axis=1)
     biases = engine * fit.bias.bias / fit.shared.score_unit
     values[0] += (1.0 - length) * engine
-    errors = length * np.sqrt(np.maximum(np.diag(personal.covariance), 0.0))
+    values *= 1.0 - to_popularity
+    item_part = (1.0 - to_popularity) * (trend + (1.0 - length) * biases)
+    if to_popularity:
+        assert fit.shared.histories.now is not None
+        item_part += to_popularity * popularity(fit.shared.histories.now)
+    errors = (1.0 - to_popularity) * length * np.sqrt(np.maximum(np.diag(personal.covariance), 0.0))
     rows = zip(kinds.items(), values, errors, strict=True)
     coefficients = tuple(
         Coefficient(name, kind, float(value), float(error)) for (name, kind), value, error in rows
@@ -326,4 +345,4 @@ def _add_up(
     bought = np.zeros(len(now))
     for name, feature in PRODUCTS.items():
         bought += value_of[name] * now[:, names.index(feature)]
-    return coefficients, trend + (1.0 - length) * biases, bought
+    return coefficients, item_part, bought

@@ -11,6 +11,7 @@ the item what the user's own purchases explain. Everything is as of the start of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from trimtab.arrays import LISTED, OWN, TRENDING, Codes, Flags, Floats, Ints, fi
 from trimtab.learn.bias_fit import BiasFit
 from trimtab.learn.choice_model import ChoiceUnits, Coefficients, HeldOut, LevelUnits
 from trimtab.learn.counted import Counted
-from trimtab.learn.features import Shared
+from trimtab.learn.features import Shared, popularity
 from trimtab.learn.held_out import LineCurve
 from trimtab.learn.sales import Histories, History
 from trimtab.learn.units import HitLists, Units, join, join_learning, take_learning
@@ -104,6 +105,16 @@ def repeats_own(found: float, by_chance: float) -> bool:
     return by_chance < _LEAST_BY_CHANCE or found >= _BY_CHANCE * by_chance
 
 
+class Way(NamedTuple):
+    """How far to go: from the biases to the choice model, and from there to what sold most."""
+
+    length: float = 1.0
+    to_popularity: float = 0.0
+
+
+WHOLE_WAY = Way()
+
+
 class PersonalUnits(ChoiceUnits):
     """Units with purchases before their window and with a hit on their wider list.
 
@@ -129,6 +140,8 @@ class PersonalUnits(ChoiceUnits):
         of_items = tables[data.windows[self._of_unit, None], self._local[:, None], places]
         products = wide.terms[:, :1] * of_items
         self.terms = np.concatenate([wide.terms, products, wide.added(sources)], axis=1)
+        popular = np.stack([popularity(history) for history in shared.histories.before])
+        self._popularity = popular[data.windows[self._of_unit], data.lists.items]
 
     def _columns(self) -> Iterator[Floats]:
         """What each coefficient is multiplied by: score, features and terms, by entry."""
@@ -151,20 +164,20 @@ class PersonalUnits(ChoiceUnits):
     def _with_scores(self, scores: Floats) -> HitLists:
         return self.data._replace(lists=self.data.lists._replace(scores=scores))
 
-    def values(self, folds: Sequence[Coefficients], length: float = 1.0) -> Floats:
-        """The weighted metric of each unit, each unit held out.
+    def _learned(self, folds: Sequence[Coefficients], way: Way) -> Floats:
+        """Scores of entries as far as they go, each unit held out."""
+        model = self._by_biases + way.length * self._along(folds)[1]
+        return (1.0 - way.to_popularity) * model + way.to_popularity * self._popularity
 
-        Args:
-            folds: fits without each fold.
-            length: how far to go, from 0 (the biases) to 1 (the choice model).
-        """
-        return self.shared.values_at(*self._along(folds), length)
+    def values(self, folds: Sequence[Coefficients], way: Way = WHOLE_WAY) -> Floats:
+        """The weighted metric of each unit, each unit held out by fits without each fold."""
+        return self.shared.values_at(self._with_scores(self._learned(folds, way)))
 
     def values_at_strength(
-        self, folds: Sequence[Coefficients], length: float, strength: float
+        self, folds: Sequence[Coefficients], way: Way, strength: float
     ) -> Floats:
         """The same at a strength: between the engine's scores (0) and what was learned (1)."""
-        learned = self._by_biases + length * self._along(folds)[1]
+        learned, length = self._learned(folds, way), way.length
         beta = np.array([found.beta[0] for found in folds])[self.fold]
         of_score = length * beta + (1.0 - length) * self._score_coefficients
         engine = np.maximum(of_score, 1.0)[self._of_unit] * self.data.lists.scores
@@ -173,6 +186,11 @@ class PersonalUnits(ChoiceUnits):
     def line(self, folds: Sequence[Coefficients]) -> LineCurve:
         """The metric from the biases to the choice model and beyond, each unit held out."""
         return self.shared.line(*self._along(folds))
+
+    def line_to_popularity(self, folds: Sequence[Coefficients], way: Way) -> LineCurve:
+        """The metric from there to what sold most of late, for everyone."""
+        scores = self._learned(folds, way)
+        return self.shared.line(self._with_scores(scores), self._popularity - scores)
 
     def only(self, sources: int) -> PersonalUnits:
         """The same units on lists with additions from some sources, for the same coefficients."""

@@ -117,6 +117,7 @@ class RerankSummary(Figures):
     # then with each source of wider lists.
     lifts: Mapping[str, float] = field(default_factory=dict, hash=False)
     strength: Share = WHOLE  # of what was learned; see `Reranker.with_strength`
+    to_popularity: Share = 0.0  # how far it goes from the choice model to what sold most of late
     # The forecast and its interval at other strengths.
     forecast_by_strength: _ByStrength = field(default_factory=dict, hash=False)
 
