@@ -38,7 +38,8 @@ WAYS = {
 
 def run_cell(log: Log, engine: Engine, day: date) -> list[float]:
     """The lifts of one engine at one date."""
-    case = Case(engine, log, split_log(log, day, f"{RECENT_DAYS}d", f"{TEST_DAYS}d"), N_LISTED, K, ())
+    split = split_log(log, day, f"{RECENT_DAYS}d", f"{TEST_DAYS}d")
+    case = Case(engine, log, split, N_LISTED, K, ())
     bias, found = case.training.fit(tt.BiasLearner(k=K)), []
     for length, depth in WAYS.values():
         lists = replace(case, n_listed=length).lists

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -83,6 +84,14 @@ def test_short_windows_to_learn_from_are_spread_over_a_day():
         begun = Moment(2026, 3, 2, 12) - timedelta(hours=int(length[0]))
         steps = range(min(12, 33 // apart))
         assert first == [str(begun - timedelta(hours=apart * n)) for n in steps]
+    for day in (29, 25):  # of March and October, when clocks change in London: none overlap
+        month = 3 if day == 29 else 10
+        rows = [(1, n, f"2026-{month:02}-{day - 2 + n // 24:02}T{n % 24:02}:30") for n in range(72)]
+        log = log_of(*rows, tz="Europe/London")
+        found = recent_windows(log, Moment(2026, month, day, 12), 3 * HOUR, 6)
+        starts = [own.start for own in found]
+        assert np.diff(starts).tolist() == [-3 * HOUR] * 11
+        assert len({str(own.first) for own in found}) == 12
 
 
 def test_an_hour_with_far_fewer_events_than_on_other_days_is_a_hole():

@@ -78,9 +78,13 @@ class Window:
         """Return the window of a length that ends at a moment."""
         moment = Moment.of(moment)
         if length < DAY:
-            stop = moment.instant(tz)
-            return Window(Moment.at(stop - length, tz), stop - length, stop, length)
+            return Window.ending(moment.instant(tz), length, tz)
         return Window.of(moment - timedelta(days=length // DAY), length, tz)
+
+    @staticmethod
+    def ending(stop: int, length: int, tz: str) -> Window:
+        """Return the window of less than a day that ends at an instant."""
+        return Window(Moment.at(stop - length, tz), stop - length, stop, length)
 
     def is_in(self, log: Log) -> bool:
         """Return whether the log has events before it, and still in its last day or twelfth."""
@@ -237,9 +241,12 @@ def recent_windows(log: Log, as_of: Moment, length: int, most: int) -> list[Wind
     """
     times = event_times(log)
     found: list[Window] = []
-    apart, day = timedelta(microseconds=max(length, _LEAST_APART)), Moment.of(as_of)
+    day, apart = Moment.of(as_of), max(length, _LEAST_APART)
     for back in range(most if length >= DAY else _TIMES_MORE * most):
-        window = Window.before(day - apart * back, length, log.tz)
+        if length < DAY:
+            window = Window.ending(day.instant(log.tz) - back * apart, length, log.tz)
+        else:
+            window = Window.before(day - back * timedelta(days=length // DAY), length, log.tz)
         begin, end = window.rows(times)
         if begin == 0 or (begin == end and not found):
             break
