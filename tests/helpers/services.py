@@ -179,7 +179,10 @@ class Running:
         """Return the process ids of the workers."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if "resource_tracker" not in command_of(child)]
+        commands = {child: command_of(child) for child in children}
+        return [
+            int(child) for child, own in commands.items() if own and "resource_tracker" not in own
+        ]
 
     def stop(self) -> tuple[int, str]:
         """Stop it with SIGTERM; return its exit status and its stderr."""
@@ -190,7 +193,10 @@ class Running:
 
 
 def command_of(pid: str) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text()
+    """The command of a process; empty if it has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 def resident(pid: int) -> int:
