@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from made_biases import make_bias
 
-N_USERS, N_LISTED = 80_000, 50
+N_USERS, N_LISTED = 140_000, 50
 MEASURE = """
 from pathlib import Path
 from trimtab import ItemBias
@@ -34,7 +34,7 @@ print(from_files, peak() - before)
 
 
 def test_memory_is_that_of_a_part(tmp_path: Path):
-    """4 million rows in random order, 200,000 at a time."""
+    """7 million rows in random order, 200,000 at a time."""
     rng = np.random.default_rng(0)
     users = np.repeat(rng.permutation(N_USERS), N_LISTED)
     items = (7 * users + np.tile(13 * np.arange(N_LISTED), N_USERS)) % 1_000
