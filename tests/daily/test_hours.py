@@ -15,6 +15,7 @@ from trimtab.daily import realised_lifts
 from trimtab.datasets import make_log
 from trimtab.engines import Markov
 from trimtab.errors import RefusedError, SettingError
+from trimtab.replay import open_lists
 from trimtab.replay.windows import Window
 from trimtab.store import Store
 from trimtab.tables.times import HOUR, Moment, as_datetime
@@ -118,6 +119,13 @@ def test_a_backtest_over_the_hours_of_a_day(fast: Shop, tmp_path: Path):
         "long", "default", "bestsellers-twelfth", "bestsellers-quarter", "bestsellers-window",
     }  # fmt: skip
     assert "2 hours from it on" in (tmp_path / "report.html").read_text()
+
+
+def test_a_backtest_of_quarters_of_an_hour_is_judged_at_whole_minutes(fast: Shop):
+    """A twelfth of a quarter of an hour is 75 seconds."""
+    folder = open_lists(fast.lists, fast.events, tz="UTC")
+    dates = folder.recent_dates(3 * HOUR, HOUR // 4)
+    assert [str(own) for own in dates[-2:]] == ["2026-02-24T21:45", "2026-02-24T23:45"]
 
 
 def test_a_simulation_of_a_job_that_runs_every_four_hours(fast: Shop, tmp_path: Path):

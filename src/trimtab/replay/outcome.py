@@ -47,11 +47,11 @@ from trimtab.tables.places import as_place
 from trimtab.tables.times import (
     DAY,
     HOUR,
+    MINUTE,
     Moment,
     duration_name,
     local_day,
     spoken_duration,
-    tick_length,
 )
 from trimtab.tables.vocabulary import Vocabulary, id_column
 
@@ -149,8 +149,7 @@ class DatedFolder(DatedLists):
     def _times(self, test: int, apart: int) -> Iterator[Moment]:
         """Yield times that can be judged, newest first, until the log begins."""
         times = event_times(self.log)
-        tick = tick_length(test)
-        last = (int(times[-1]) // tick + 1) * tick - test
+        last = (int(times[-1]) // MINUTE + 1) * MINUTE - test
         return (Moment.at(at, self.log.tz) for at in range(last, int(times[0]), -apart))
 
     def mornings(self, most: int, length: int, every: int) -> list[Moment]:

@@ -30,7 +30,7 @@ from trimtab.tables.columns import (
 from trimtab.tables.files import is_csv, match_id_types, read_table
 from trimtab.tables.log import Log, make_log
 from trimtab.tables.places import Place, as_place, mask_passwords, without_password
-from trimtab.tables.times import DAY, Moment, as_utc, instant_of, local_day, microseconds
+from trimtab.tables.times import DAY, MINUTE, Moment, as_utc, instant_of, local_day, microseconds
 
 END = Moment(9999, 1, 1)  # all events of a log are before it
 _ELSEWHERE = (USER, ITEM, TIMESTAMP, SCORE, TRAINED_UNTIL)  # needed, or columns of the lists
@@ -96,7 +96,7 @@ def read_shop_data(
         items: file of items.
         as_of: the moment; None for today, or now.
         columns: names of columns in the files.
-        tick: a day if None is today; otherwise what the present time is rounded down to.
+        tick: a day if None is today; otherwise it is the present minute.
     """
     names = ColumnMap.of(columns)
     sales = _read_events(events, query, tz, names)
@@ -111,7 +111,7 @@ def read_shop_data(
     # Parsed once: from here on timestamps are UTC, and the time zone of days is passed along.
     sales = with_column(sales, TIMESTAMP, stamps)
     now = instant_of(datetime.now(UTC))
-    present = local_day(now, zone) if tick == DAY else Moment.at(now // tick * tick, zone)
+    present = local_day(now, zone) if tick == DAY else Moment.at(now // MINUTE * MINUTE, zone)
     day = present if as_of is None else as_of
     known = sales.filter(pa.array(microseconds(stamps) < day.instant(zone)))
     if known.num_rows == 0:

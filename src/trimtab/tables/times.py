@@ -26,8 +26,8 @@ from trimtab.tables.vocabulary import as_read_only, is_text
 
 DAY = 86_400_000_000  # microseconds
 _TICKS = 12  # of a window shorter than a day
-HOUR = DAY // 24
-_UNITS = {"d": DAY, "h": HOUR, "min": HOUR // 60}
+HOUR, MINUTE = DAY // 24, DAY // 1440
+_UNITS = {"d": DAY, "h": HOUR, "min": MINUTE}
 _DURATION = re.compile(r"(\d{1,6})(d|h|min)")
 _CALENDAR = (date(2, 1, 1), date(9999, 1, 1))  # with a year of room for zones and windows
 _STORED = pa.timestamp("us", tz="UTC")
